@@ -1,0 +1,1 @@
+"""indexd: search over every past coding-agent session, served by one small daemon."""

@@ -1,0 +1,97 @@
+"""The nouns of the engine, without behaviour.
+
+A session file holds messages; a message holds blocks; `extract` turns a message's blocks into
+documents, the unit of scoring. Paths are `str` with surrogateescape throughout, so that names
+which are not UTF-8 survive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Kind(StrEnum):
+    """What a document is; kinds are disjoint. The order is the order inside a segment."""
+
+    USER_TEXT = "user_text"
+    ASSISTANT_TEXT = "assistant_text"
+    TOOL_INPUT = "tool_input"
+    TOOL_ERROR = "tool_error"
+    TOOL_OUTPUT = "tool_output"
+    REASONING = "reasoning"
+    SUMMARY = "summary"
+    META = "meta"
+
+
+KINDS: tuple[Kind, ...] = tuple(Kind)
+DEFAULT_KINDS: tuple[Kind, ...] = KINDS[:4]
+TOOL_KINDS = frozenset({Kind.TOOL_INPUT, Kind.TOOL_ERROR, Kind.TOOL_OUTPUT})
+
+
+class Block(NamedTuple):
+    """One piece of a message, of one kind, as the agent stored it.
+
+    `text` is what was said; for `tool_input` it is empty and `arguments` holds the call's
+    arguments, decoded from JSON where they were JSON. `tool_name` is set for tool kinds.
+    """
+
+    kind: Kind
+    text: str
+    tool_name: str = ""
+    arguments: Any = None
+
+
+class Message(NamedTuple):
+    """One record of a session that a person would call a message.
+
+    `index` is given only when the message takes the place of an earlier one; otherwise the
+    message is the session's next. `timestamp` is in unix milliseconds.
+    """
+
+    role: str
+    blocks: tuple[Block, ...]
+    timestamp: int | None = None
+    index: int | None = None
+
+
+class Rewind(NamedTuple):
+    """From here on the session has only its first `length` messages."""
+
+    length: int
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What reading has to remember between two lines of one session; msgpack values only.
+
+    facts: `session_id cwd model title parent` (str), as far as known.
+    calls: tool name by call id, for calls whose result has not been seen.
+    memory: whatever else the format needs.
+    skipped: how many records of which type were left out or unreadable.
+    """
+
+    facts: dict[str, str] = field(default_factory=dict)
+    next_index: int = 0
+    timestamp: int | None = None
+    calls: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, what: str) -> None:
+        """Count one record of type `what` that gives no message."""
+        self.skipped[what] = self.skipped.get(what, 0) + 1
+
+
+class Document(NamedTuple):
+    """The unit of scoring: one (message, kind), or one tool call.
+
+    `text` is what is analysed; `call` counts the documents of the same message and kind.
+    """
+
+    kind: Kind
+    text: str
+    message_index: int
+    tool_name: str = ""
+    call: int = 0
