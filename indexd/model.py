@@ -46,14 +46,14 @@ class Block(NamedTuple):
 class Message(NamedTuple):
     """One record of a session that a person would call a message.
 
-    `index` is given only when the message takes the place of an earlier one; otherwise the
-    message is the session's next. `timestamp` is in unix milliseconds.
+    `replaces` is the message_index of the earlier message whose place this one takes; without
+    it the message is the session's next. `timestamp` is in unix milliseconds.
     """
 
     role: str
     blocks: tuple[Block, ...]
     timestamp: int | None = None
-    index: int | None = None
+    replaces: int | None = None
 
 
 class Rewind(NamedTuple):
