@@ -256,7 +256,8 @@ def _starts(counts: Array) -> Array:
 
 
 def _ranks(kind_starts: Array) -> Array:
-    return np.repeat(np.arange(len(kind_starts) - 1), np.diff(kind_starts))
+    ranks: Array = np.repeat(np.arange(len(kind_starts) - 1), np.diff(kind_starts))
+    return ranks
 
 
 def _dictionary(starts: Array, blob: bytes) -> Dictionary:
