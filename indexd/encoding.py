@@ -235,7 +235,7 @@ def _narrow(array: Array) -> list[Any]:
 def _differences(postings: Postings) -> Array:
     """Return each ordinal less the one before it in its term; a term's first stays whole."""
     ordinals = postings.ordinals[0 : int(postings.starts[-1])].astype("i8")
-    differences = ordinals.copy()
+    differences: Array = ordinals.copy()
     differences[1:] -= ordinals[:-1]
     first = postings.starts[:-1]
     differences[first] = ordinals[first]
