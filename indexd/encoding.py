@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgpack
 import numpy as np
@@ -23,6 +23,8 @@ _COLUMNS = ("file", "message", "call", "length", "tool", "digest", "timestamp")
 _COLUMN_TYPES = ("<u4", "<u4", "<u2", "<u4", "<u4", "<u8", "<i8")
 _NARROW = ("<u1", "<u2", "<u4", "<u8")
 _MAGIC = b"indexd-base\x01"
+# Bounds what a damaged length can make us read; a header holds 12 bytes per file.
+_MAX_HEADER_BYTES = 1 << 30
 
 
 class DamagedSegment(Exception):
@@ -53,7 +55,7 @@ def encode(segment: Segment) -> bytes:
             columns.timestamp.astype("<i8").tobytes(),
             segment.dictionary.blob,
         ],
-        unicode_errors="surrogateescape",
+        unicode_errors="surrogatepass",
     )
     return zlib.compress(body, 1)
 
@@ -62,7 +64,7 @@ def decode(data: bytes) -> Segment:
     """Return the segment of its compact form; raises DamagedSegment."""
     try:
         version, names, arrays, digest, timestamp, blob = msgpack.unpackb(
-            zlib.decompress(data), unicode_errors="surrogateescape"
+            zlib.decompress(data), unicode_errors="surrogatepass"
         )
     except (zlib.error, ValueError) as error:
         raise DamagedSegment(str(error)) from error
@@ -98,37 +100,29 @@ def decode(data: bytes) -> Segment:
     )
 
 
-def save(segment: Segment, path: str, extra: dict[str, Any]) -> None:
-    """Write a segment as a base file, whole or not at all; `extra` travels in its header."""
-    sections = {name: getattr(segment.columns, name) for name in _COLUMNS}
-    sections |= {
-        "file_ids": segment.file_ids,
-        "kind_starts": segment.kind_starts,
-        "hashes": segment.dictionary.hashes,
-        "term_starts": segment.dictionary.starts,
-        "blob": np.frombuffer(segment.dictionary.blob, "u1"),
-        "starts": segment.postings.starts,
-        "large_at": segment.postings.large_at,
-        "large": segment.postings.large,
-        "ordinals": segment.postings.ordinals[0 : int(segment.postings.starts[-1])],
-        "freqs": segment.postings.freqs[0 : int(segment.postings.starts[-1])],
-    }
+def dump(segment: Segment, file: BinaryIO, extra: dict[str, Any]) -> None:
+    """Write the plain form of a segment to `file`; `extra` travels in its header."""
+    sections = _sections(segment)
     layout, at = {}, 0
     for name, array in sections.items():
-        layout[name] = [array.dtype.str, at, array.nbytes, zlib.crc32(memoryview(array).cast("B"))]
+        layout[name] = [array.dtype.str, at, array.nbytes, zlib.crc32(_bytes(array))]
         at += -(-array.nbytes // 8) * 8
     header = msgpack.packb(
-        [VERSION, list(segment.tool_names), layout, extra], unicode_errors="surrogateescape"
+        [VERSION, list(segment.tool_names), layout, extra], unicode_errors="surrogatepass"
     )
     head = _MAGIC + len(header).to_bytes(8, "big") + zlib.crc32(header).to_bytes(4, "big") + header
-    head += bytes(-len(head) % 8)
+    file.write(head + bytes(-len(head) % 8))
+    for array in sections.values():
+        file.write(_bytes(array))
+        file.write(bytes(-array.nbytes % 8))
+
+
+def save(segment: Segment, path: str, extra: dict[str, Any]) -> None:
+    """Write a segment as a base file, whole or not at all. Raises OSError."""
     temporary = f"{path}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(head)
-        for array in sections.values():
-            file.write(memoryview(array).cast("B"))
-            file.write(bytes(-array.nbytes % 8))
+        dump(segment, file, extra)
         file.flush()
         os.fsync(file.fileno())
     os.rename(temporary, path)
@@ -138,10 +132,33 @@ class OpenFile:
     """A descriptor that is closed when the last array that reads from it goes."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes from `offset`. Raises DamagedSegment where the file is shorter."""
+        pieces = []
+        while size and (piece := os.pread(self._descriptor, size, offset)):
+            pieces.append(piece)
+            offset, size = offset + len(piece), size - len(piece)
+        if size:
+            raise DamagedSegment("the base file is cut short")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        os.close(self._descriptor)
+
+
+class Memory:
+    """The plain form of a segment in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """Return `size` bytes from `offset`. Raises DamagedSegment where there are fewer."""
+        if offset + size > len(self._data):
+            raise DamagedSegment("the segment is cut short")
+        return self._data[offset : offset + size]
 
 
 class FileArray:
@@ -152,78 +169,95 @@ class FileArray:
 
     def __getitem__(self, part: slice) -> Array:
         size = self._dtype.itemsize
-        wanted = (part.stop - part.start) * size
-        data = os.pread(self._file.descriptor, wanted, self._offset + part.start * size)
-        if len(data) != wanted:
-            raise DamagedSegment("the base file ends before its postings")
+        data = self._file.read(self._offset + part.start * size, (part.stop - part.start) * size)
         return np.frombuffer(data, self._dtype)
 
 
-def load(path: str) -> tuple[Segment, dict[str, Any]]:
-    """Return the segment in a base file, and the `extra` it was saved with.
+def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
+    """Return the segment in its plain form, and the `extra` it was written with.
 
-    The file stays open as long as the segment is used, and may be unlinked. Every section is
-    checked against its checksum once; raises DamagedSegment or OSError.
+    Postings of a file stay there, and are read as queries need them. Every section is checked
+    against its checksum once; raises DamagedSegment.
     """
-    file = OpenFile(path)
-    descriptor = file.descriptor
-    names, layout, extra, start = _read_header(descriptor)
+    names, layout, extra, start = _read_header(source)
 
     def array(name: str) -> Array:
         code, at, size, checksum = layout[name]
-        data = os.pread(descriptor, size, start + at)
-        if len(data) != size or zlib.crc32(data) != checksum:
+        data = source.read(start + at, size)
+        if zlib.crc32(data) != checksum:
             raise DamagedSegment(f"section {name} fails its checksum")
         return np.frombuffer(data, code)
 
-    for name in ("ordinals", "freqs"):
-        _check_section(descriptor, start, layout[name], name)
-    postings = Postings(
-        array("starts"),
-        FileArray(file, start + layout["ordinals"][1], layout["ordinals"][0]),
-        FileArray(file, start + layout["freqs"][1], layout["freqs"][0]),
-        array("large_at"),
-        array("large"),
-    )
+    def postings_array(name: str) -> Array | FileArray:
+        if isinstance(source, Memory):
+            return array(name)
+        code, at, size, checksum = layout[name]
+        _check_section(source, start + at, size, checksum)
+        return FileArray(source, start + at, code)
+
     segment = assemble(
         array("file_ids"),
         tuple(names),
         _ranks(array("kind_starts")),
         Columns(*(array(name) for name in _COLUMNS)),
         Dictionary(array("hashes"), array("term_starts"), array("blob").tobytes()),
-        postings,
+        Postings(
+            array("starts"),
+            postings_array("ordinals"),
+            postings_array("freqs"),
+            array("large_at"),
+            array("large"),
+        ),
     )
     return segment, extra
 
 
-def _read_header(descriptor: int) -> tuple[list[str], dict[str, Any], dict[str, Any], int]:
+def _sections(segment: Segment) -> dict[str, Array]:
+    postings = segment.postings
+    total = int(postings.starts[-1])
+    return {name: getattr(segment.columns, name) for name in _COLUMNS} | {
+        "file_ids": segment.file_ids,
+        "kind_starts": segment.kind_starts,
+        "hashes": segment.dictionary.hashes,
+        "term_starts": segment.dictionary.starts,
+        "blob": np.frombuffer(segment.dictionary.blob, "u1"),
+        "starts": postings.starts,
+        "large_at": postings.large_at,
+        "large": postings.large,
+        "ordinals": postings.ordinals[0:total],
+        "freqs": postings.freqs[0:total],
+    }
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).view("u1")) if array.nbytes else memoryview(b"")
+
+
+def _read_header(
+    source: OpenFile | Memory,
+) -> tuple[list[str], dict[str, Any], dict[str, Any], int]:
     fixed = len(_MAGIC) + 12
-    head = os.pread(descriptor, fixed, 0)
-    if len(head) != fixed or head[: len(_MAGIC)] != _MAGIC:
-        raise DamagedSegment("not a base file of this version")
+    head = bytes(source.read(0, fixed))
+    if head[: len(_MAGIC)] != _MAGIC:
+        raise DamagedSegment("not a segment of this version")
     length = int.from_bytes(head[len(_MAGIC) : len(_MAGIC) + 8], "big")
-    if length > os.fstat(descriptor).st_size:
-        raise DamagedSegment("the header is cut")
-    header = os.pread(descriptor, length, fixed)
+    if length > _MAX_HEADER_BYTES:
+        raise DamagedSegment("the header's length is not possible")
+    header = source.read(fixed, length)
     if zlib.crc32(header) != int.from_bytes(head[-4:], "big"):
         raise DamagedSegment("the header fails its checksum")
     _, names, layout, extra = msgpack.unpackb(
-        header, unicode_errors="surrogateescape", strict_map_key=False
+        header, unicode_errors="surrogatepass", strict_map_key=False
     )
     return names, layout, extra, -(-(fixed + length) // 8) * 8
 
 
-def _check_section(descriptor: int, start: int, place: list[Any], name: str) -> None:
-    _, at, size, checksum = place
-    value, done, piece = 0, 0, 1 << 20
-    while done < size:
-        data = os.pread(descriptor, min(piece, size - done), start + at + done)
-        if not data:
-            break
-        value = zlib.crc32(data, value)
-        done += len(data)
-    if done != size or value != checksum:
-        raise DamagedSegment(f"section {name} fails its checksum")
+def _check_section(source: OpenFile, start: int, size: int, checksum: int) -> None:
+    value, piece = 0, 1 << 20
+    for at in range(0, size, piece):
+        value = zlib.crc32(source.read(start + at, min(piece, size - at)), value)
+    if value != checksum:
+        raise DamagedSegment("the postings fail their checksum")
 
 
 def _narrow(array: Array) -> list[Any]:

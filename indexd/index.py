@@ -18,9 +18,11 @@ from indexd.merge import merge, of_files
 from indexd.model import KINDS
 from indexd.segment import Array, Segment
 
-# A part is merged with its elder once it is at least this share of it: the logarithmic method,
-# so that each document is merged a few times in all and a query sees a handful of parts.
-MERGE_SHARE = 0.5
+# A query looks its terms up in each part; merging waits until there are more than this, and then
+# takes the youngest parts up to the first that is more than twice what they hold together. So
+# each document is merged a few times in all.
+MAX_PARTS = 8
+MERGE_SHARE = 2
 _REMEMBERED_FILTERS = 64
 
 
@@ -121,15 +123,15 @@ class Index:
     def due(self) -> tuple[Part, ...]:
         """Return the youngest parts that should become one; empty when none should."""
         parts = self.snapshot.parts
-        sizes = [_live_documents(part) for part in parts]
-        first = len(parts)
-        total = 0
+        if len(parts) <= MAX_PARTS:
+            return ()
+        total, first = 0, len(parts)
         for at in range(len(parts) - 1, -1, -1):
-            if total and total < MERGE_SHARE * sizes[at]:
+            size = _live_documents(parts[at])
+            if len(parts) - first >= 2 and size > MERGE_SHARE * total:
                 break
-            total += sizes[at]
-            first = at
-        return parts[first:] if len(parts) - first > 1 else ()
+            total, first = total + size, at
+        return parts[first:]
 
     def replace(self, old: Sequence[Part], merged: Segment) -> None:
         """Put `merged`, made of `old`, in their place; files that died meanwhile stay dead."""

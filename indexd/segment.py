@@ -12,7 +12,7 @@ build(x + y) == merge([build(x), build(y)]).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -109,6 +109,10 @@ class Segment:
             freqs = freqs.astype(np.uint32)
             freqs[self.postings.large_at[first:last] - start] = self.postings.large[first:last]
         return self.postings.ordinals[start:stop], freqs
+
+    def with_file_id(self, file_id: int) -> Segment:
+        """Return this segment, of one file, under another file id."""
+        return replace(self, file_ids=np.full(len(self.file_ids), file_id, np.uint32))
 
     def kind_ranks(self, ordinals: Array) -> Array:
         """Return the position in KINDS (i64) of each document's kind."""
