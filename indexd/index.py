@@ -100,6 +100,17 @@ class Index:
     def __init__(self) -> None:
         self.snapshot = Snapshot(0, (), {}, 0)
 
+    def restore(self, segments: Iterable[Segment], files: Iterable[FileFacts]) -> None:
+        """Begin with these segments; documents of files that are not given are dead."""
+        known = {facts.file_id: facts for facts in files}
+        parts = []
+        for segment in segments:
+            gone = [file_id for file_id in segment.file_ids.tolist() if file_id not in known]
+            part = _bury(Part(segment), gone)
+            if part is not None and len(segment):
+                parts.append(part)
+        self._assign(tuple(parts), known, {})
+
     def publish(
         self,
         segments: Iterable[Segment] = (),
