@@ -27,6 +27,7 @@ MAX_INDEX = 2**31 - 1
 HISTORY_LIMIT, HISTORY_LIMIT_MAX = 8, 20
 HISTORY_AROUND, HISTORY_AROUND_MAX = 3, 10
 
+Versions = Annotated[tuple[int, int], Meta(description="[lowest, highest] as whole numbers")]
 Text = Annotated[str, Meta(description="a string")]
 OptionalText = Annotated[str | None, Meta(description="a string")]
 Texts = Annotated[list[str], Meta(description="a list of strings")]
@@ -53,8 +54,17 @@ Time = Annotated[str | int | float | None, Meta(description="a time")]
 class Request(Struct, forbid_unknown_fields=True, kw_only=True):
     """The parameters of one method; without fields, it takes none."""
 
-    # An agent's harness may add fields of its own and spell keys as it likes.
+    # Whether others may add fields of their own and spell keys as they like.
     lenient: ClassVar[bool] = False
+
+
+class Hello(Request):
+    """`hello`: the first request; `protocol` is the lowest and highest version the client has."""
+
+    lenient: ClassVar[bool] = True
+
+    protocol: Versions
+    client: OptionalText = None
 
 
 class Search(Request):

@@ -14,6 +14,7 @@ from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.requests import (
     MAX_QUERY_CHARS,
     Around,
+    Hello,
     History,
     McpEvent,
     Reindex,
@@ -26,7 +27,7 @@ from indexd.requests import (
     convert,
 )
 
-ALL = [Search, Around, History, ToolSearch, ToolList, McpEvent, Status, Sync, Reindex]
+ALL = [Hello, Search, Around, History, ToolSearch, ToolList, McpEvent, Status, Sync, Reindex]
 NOW = 1_786_000_000_000
 FIELDS = sorted({field.name for kind in ALL for field in msgspec.structs.fields(kind)})
 VALUES = (
