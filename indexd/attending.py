@@ -50,9 +50,8 @@ def attend(task: Task, fetch: Fetch, *, thorough: bool = False) -> Change:
     except NotFound:  # Rows were lost: begin anew, as for a file never seen.
         base = msgspec.structs.replace(base, checkpoint=None)
         outcome = read(Job(base, hint, task.new_file_id, task.profile), fd)
-        return settle(
-            old, outcome._replace(record=_with_sidecars(found, outcome.record, None)), fetch
-        )
+        record = _with_sidecars(found, outcome.record, None)
+        return settle(old, outcome._replace(record=record), fetch)
 
 
 def _now(found: Found, old: Record | None) -> Record:
