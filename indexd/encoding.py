@@ -230,7 +230,7 @@ def _sections(segment: Segment) -> dict[str, Array]:
 
 
 def _bytes(array: Array) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).view("u1")) if array.nbytes else memoryview(b"")
+    return memoryview(np.ascontiguousarray(array).tobytes())
 
 
 def _read_header(

@@ -21,7 +21,7 @@ from anyio.abc import TaskStatus
 from indexd import base, finding, records
 from indexd.attending import Task, attend, unread_bytes
 from indexd.confine import RootDirectory
-from indexd.errors import NotAllowed
+from indexd.errors import IndexdError
 from indexd.finding import Found, OpenRoot
 from indexd.index import Index, Part, merge_parts
 from indexd.library import Library
@@ -59,7 +59,7 @@ class Indexer:
         self._base_documents = 0
         self._turn = anyio.Lock()
         self._swept = anyio.Event()
-        self._one = CapacityLimiter(1)
+        self._one, self._beside = CapacityLimiter(1), CapacityLimiter(1)
         self._backlog: dict[str, Found] = {}
         self._backlog_added = anyio.Event()
         self._merge_wanted = anyio.Event()
@@ -202,14 +202,11 @@ class Indexer:
             owner = self.library.owner(path)
             if owner is not None:
                 suspects[owner.path] = owner
+            now = finding.known(root, owner) if root and owner and path == owner.data_path else []
             if root is None:
                 suspects |= {record.path: record for record in self.library.below(path)}
-            elif (
-                owner is not None
-                and path == owner.data_path
-                and (now := finding.known(root, owner))
-            ):
-                found[owner.path] = now[0]
+            elif now:
+                found |= {f.candidate.path: f for f in now}
             elif os.path.isdir(path) and not os.path.islink(path):
                 found |= {f.candidate.path: f for f in finding.below(root, path)}
                 suspects |= {record.path: record for record in self.library.below(path)}
@@ -251,19 +248,23 @@ class Indexer:
 
     async def _attend_now(self, found: Found, old: Record | None) -> None:
         task = Task(found, old, self.library.new_file_id(), self._profile)
-        path = found.candidate.path
         try:
-            change = await self._in_thread(attend, task, self.store.get)
-        except NotAllowed as error:
-            self._unreadable(found, old, error.message)
-        except OSError as error:
-            self._unreadable(found, old, str(error))
-        except Exception as error:  # One file's trouble must stop no other.
-            log.exception("cannot index path=%r", path)
-            self._unreadable(found, old, f"internal error: {error!r}")
-        else:
+            change: Change | Exception = await self._in_thread(attend, task, self.store.get)
+        except Exception as error:
+            change = error
+        self._conclude(found, old, change)
+
+    def _conclude(self, found: Found, old: Record | None, change: Change | Exception) -> None:
+        """Publish a change, or note why there is none: one file's trouble stops no other."""
+        path = found.candidate.path
+        if isinstance(change, Change):
             self.problems.pop(path, None)
             self._apply(change, old)
+        elif isinstance(change, IndexdError | OSError):
+            self._unreadable(found, old, str(change))
+        else:
+            log.error("cannot index path=%r", path, exc_info=change)
+            self._unreadable(found, old, f"internal error: {change!r}")
 
     def _unreadable(self, found: Found, old: Record | None, reason: str) -> None:
         """Note a file that is there but cannot be read; what it said before is not shown."""
@@ -299,12 +300,26 @@ class Indexer:
         while True:
             while self._backlog:
                 path = max(self._backlog, key=lambda p: self._backlog[p].stamp.mtime_ns)
-                found = self._backlog[path]
-                async with self._turn:
-                    await self._attend_now(found, self.library.get(path))
-                    self._backlog.pop(path, None)
+                await self._read_backlog(self._backlog[path])
             self._backlog_added = anyio.Event()
             await self._backlog_added.wait()
+
+    async def _read_backlog(self, found: Found) -> None:
+        """Read one file beside all else; it may change again, or go, while it is read."""
+        path = found.candidate.path
+        old = self.library.get(path)
+        task = Task(found, old, self.library.new_file_id(), self._profile)
+        try:
+            change: Change | Exception = await to_thread.run_sync(
+                attend, task, self.store.get, limiter=self._beside
+            )
+        except Exception as error:
+            change = error
+        async with self._turn:
+            if self._backlog.get(path) is found:
+                del self._backlog[path]
+            if self.library.get(path) is old and os.path.lexists(found.candidate.data_path):
+                self._conclude(found, old, change)
 
     # Merging and the base.
 
@@ -343,7 +358,7 @@ class Indexer:
     def _restore(self) -> None:
         """Publish what the cache holds; what does not fit together is read again."""
         segment, covered = base.load(self._base_path)
-        known = [record for record in self._stored_records()]
+        known = self._stored_records()
         rest, damaged = base.beyond(known, covered, self.store.get)
         bad = {record.file_id for record in damaged}
         for record in known:

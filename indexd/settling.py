@@ -111,7 +111,8 @@ def _rewritten(old: Record, outcome: Outcome, fetch: Fetch) -> tuple[list[Segmen
     """Return all that stands of a file some of whose messages were replaced or taken back."""
     keep = outcome.keep
     assert keep is not None
-    segments, places = [], {}
+    segments: list[Segment] = []
+    places: dict[int, Place] = {}
     for run in old.runs:
         segment = segment_of(old, run, fetch)
         kept = merge([segment], [keep.mask(segment.columns.message)])
