@@ -32,13 +32,16 @@ class Methods:
         session: str | None = None,
         project: str | None = None,
         session_dir: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: int | str | None = None,
+        until: int | str | None = None,
         order: str | None = None,
         sync: bool | None = None,
         reveal: bool | None = None,
     ) -> Any:
-        """Return ranked `hits` for `query`; `since` and `until` are unix milliseconds."""
+        """Return ranked `hits` for `query`.
+
+        `since` and `until` are unix milliseconds, or words: a date, `yesterday`, an age (`3d`).
+        """
         return self.call(
             "search",
             _given(
