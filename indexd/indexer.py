@@ -318,7 +318,8 @@ class Indexer:
         async with self._turn:
             if self._backlog.get(path) is found:
                 del self._backlog[path]
-            if self.library.get(path) is old and os.path.lexists(found.candidate.data_path):
+            there = await to_thread.run_sync(os.path.lexists, found.candidate.data_path)
+            if self.library.get(path) is old and there:
                 self._conclude(found, old, change)
 
     # Merging and the base.
