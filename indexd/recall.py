@@ -75,10 +75,10 @@ class _KnownCall(dict[str, str]):
         super().__init__()
         self._tool_name = tool_name
 
-    def get(self, key: str, default: object = None) -> str:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> str:
         return self._tool_name
 
-    def pop(self, key: str, default: object = None) -> str:  # type: ignore[override]
+    def pop(self, key: str, default: object = None) -> str:
         return self._tool_name
 
 

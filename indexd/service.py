@@ -78,10 +78,12 @@ class Service:
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""
         if request.operation == "search":
+            # An agent that names no directory has no project to keep to.
+            placed = bool(request.session_dir or request.project)
             found = await self.search(
                 Search(
                     query=request.query,
-                    scope="project" if request.scope == "project" else "global",
+                    scope="project" if placed and request.scope == "project" else "global",
                     kinds=request.kind,
                     limit=request.limit,
                     tool_name=request.tool_name or None,
