@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -47,15 +47,21 @@ class Indexer:
     """Keeps `index` equal to the session files below `roots`."""
 
     def __init__(
-        self, index: Index, store: Store, roots: Sequence[Root], cache_dir: str, profile: Profile
+        self,
+        index: Index,
+        store: Store,
+        roots: Sequence[Root],
+        profile: Profile,
+        cache_dir: str,
+        base_name: str,
     ) -> None:
         self.index, self.store, self.library = index, store, Library()
         self.problems: dict[str, str] = {}
         self.watcher: Watcher | None = None
         self._configured = list(roots)
-        self._roots: dict[str, OpenRoot] = {}
+        self.opened_roots: dict[str, OpenRoot] = {}
         self._cache_dir, self._profile = cache_dir, profile
-        self._base_path = os.path.join(cache_dir, f"base-{profile}.seg")
+        self._base_path = os.path.join(cache_dir, base_name)
         self._base_documents = 0
         self._turn = anyio.Lock()
         self._swept = anyio.Event()
@@ -83,7 +89,7 @@ class Indexer:
     @property
     def roots(self) -> list[OpenRoot]:
         """Return the roots that exist."""
-        return list(self._roots.values())
+        return list(self.opened_roots.values())
 
     async def catch_up(self) -> None:
         """Return once every complete line written before the call is in the index.
@@ -137,7 +143,7 @@ class Indexer:
     def close(self) -> None:
         """Write down what a restart will want, in the little time there is."""
         self.store.close()
-        for root in self._roots.values():
+        for root in self.opened_roots.values():
             root.directory.close()
 
     # Following.
@@ -181,24 +187,29 @@ class Indexer:
     def _open_roots(self) -> None:
         """Open the roots that have appeared, and let go of those that are gone."""
         wanted = {root.path: root for root in self._configured}
-        for path, opened in list(self._roots.items()):
+        for path, opened in list(self.opened_roots.items()):
             if wanted.get(path) != opened.root or not opened.directory.is_current():
                 opened.directory.close()
-                del self._roots[path]
+                del self.opened_roots[path]
         for path, root in wanted.items():
-            if path not in self._roots:
+            if path not in self.opened_roots:
                 with contextlib.suppress(OSError):
-                    self._roots[path] = OpenRoot(root, RootDirectory(path))
+                    self.opened_roots[path] = OpenRoot(root, RootDirectory(path))
 
-    def _root_of(self, path: str) -> OpenRoot | None:
-        return next((root for root in self._roots.values() if root.holds(path)), None)
+    def root_of(self, path: str) -> OpenRoot | None:
+        """Return the open root that holds `path`."""
+        return next((r for r in list(self.opened_roots.values()) if r.holds(path)), None)
+
+    def watch_status(self) -> dict[str, Any]:
+        """Return how changes are noticed."""
+        return {} if self.watcher is None else self.watcher.status()
 
     def _concerned(self, paths: Iterable[str]) -> tuple[list[Found], list[Record]]:
         """Return the sessions that differ around the changed paths, and the records now gone."""
         found: dict[str, Found] = {}
         suspects: dict[str, Record] = {}
         for path in paths:
-            root = self._root_of(path)
+            root = self.root_of(path)
             owner = self.library.owner(path)
             if owner is not None:
                 suspects[owner.path] = owner

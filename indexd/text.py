@@ -20,6 +20,8 @@ from typing import Literal, NamedTuple
 
 Profile = Literal["seed", "code"]
 
+# Counts up whenever a text would give other terms than before.
+ANALYSIS = 1
 # Longer terms are blobs (hashes, encoded data); profile `code` drops them.
 MAX_TERM_CHARACTERS = 128
 # An identifier of more parts than this is encoded data in mixed case, not a name.
