@@ -70,6 +70,8 @@ def refusal(path: str, accepted: Sequence[Root], own_places: Iterable[str]) -> s
     `own_places` are indexd's own directories: what it writes must never be read as a session.
     Links are followed first, so that two names of one tree are seen to be one.
     """
+    if not os.path.isabs(path):
+        return "is not an absolute path"
     real = os.path.realpath(path)
     if real == "/":
         return "is the whole file system"
