@@ -749,7 +749,7 @@ def test_help_explains_with_examples_and_fits_the_window(command, capsys, monkey
 
     assert left.value.code == 0
     assert "examples:\n  indexctl " in shown
-    assert max(map(len, shown.split("\n"))) <= 96
+    assert max(map(len, shown.split("\n"))) <= 80
 
 
 def test_the_version_is_told(capsys):

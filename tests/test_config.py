@@ -107,7 +107,8 @@ def test_an_agents_variable_that_is_no_absolute_path_costs_only_its_root(environ
 def test_the_default_roots_of_all_known_agents_fit_beside_each_other(environment, tmp_path):
     settings = config.load(environment)
 
-    assert f"{tmp_path}/.claude/projects" in [root.path for root in settings.roots]
+    assert Root(f"{tmp_path}/.claude/projects", "global", "claude") in settings.roots
+    assert Root(f"{tmp_path}/.codex/archived_sessions", "archive", "codex") in settings.roots
     assert len(settings.roots) > 10
     assert settings.left_out == ()
 
