@@ -82,8 +82,8 @@ def _every_command() -> Parser:
         formatter_class=Formatter,
         allow_abbrev=False,
     )
-    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the above")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="see its --help")
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"indexctl {__version__}")
     _add_shared(parser)
     return parser
@@ -120,6 +120,7 @@ def _add_shared(parser: Parser) -> None:
 
 
 def _query(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl query [options] TEXT ..."
     add = parser.add_argument
     add("text", nargs="+", metavar="TEXT", help="words to look for; rare ones help most")
     add("-n", "--limit", type=_whole, metavar="N", help="hits to show, 1 to 200 (8)")
@@ -151,6 +152,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
 
 
 def _around(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl around [options] N | PATH INDEX"
     add = parser.add_argument
     add(
         "where",
@@ -167,6 +169,7 @@ def _around(parser: argparse.ArgumentParser) -> None:
 
 
 def _tools(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl tools [options] [QUERY ...]"
     add = parser.add_argument
     add("text", nargs="*", metavar="QUERY", help="what the tool should do, or its name")
     add("--id", metavar="ID", help="one tool: server::tool, mcp__server__tool, or its bare name")
@@ -176,27 +179,32 @@ def _tools(parser: argparse.ArgumentParser) -> None:
 
 
 def _history(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl history [options] JSON | -"
     parser.add_argument("payload", metavar="JSON", help="the call's arguments; - reads them")
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl status [options]"
     parser.add_argument("--wait", action="store_true", help="until everything is indexed")
 
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl mcp event | sync | servers | serve [options]"
     parser.add_argument("action", choices=("event", "sync", "servers", "serve"), help="see above")
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
 
 
 def _reindex(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl reindex [options] [PATH]"
     parser.add_argument("path", nargs="?", metavar="PATH", help="a session or directory (all)")
 
 
 def _stop(parser: argparse.ArgumentParser) -> None:
-    pass
+    parser.usage = "indexctl stop [options]"
 
 
 def _config(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl config [options] [get KEY | set KEY VALUE]"
     parser.add_argument("action", nargs="?", choices=("get", "set"), help="what to do")
     parser.add_argument("key", nargs="?", metavar="KEY", help="like tool_search.min_pct")
     parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
@@ -219,17 +227,18 @@ def option_values(lists: list[list[str]] | None) -> list[str] | None:
 
 
 QUERY = """\
-Search all sessions and print the best hits: when, in which agent and project, what kind of
-text, and where it matched. A hit's number leads on: indexctl around 3.
+Search all sessions and print the best hits: when, in which agent and project,
+what kind of text, and where it matched. A hit's number leads on, as in:
+indexctl around 3.
 
 examples:
   indexctl query database is locked
   indexctl query --kind tool_error --since 1w pytest fixture
   indexctl query --scope project --agent claude "retry policy"
-  indexctl query --json --limit 20 OAuth callback | jq -r '.hits[].session_path'
+  indexctl query --json OAuth callback | jq -r '.hits[].session_path'
 """
 AROUND = """\
-Print the messages around one of a session. The message asked for is marked with >.
+Print the messages around one of a session. The one asked for is marked with >.
 
 examples:
   indexctl around 3                     the third hit of the last query
@@ -237,8 +246,9 @@ examples:
   indexctl around ~/.claude/projects/-src-app/0b1c2d3e.jsonl 128 -B 0
 """
 TOOLS = """\
-Find the MCP tool that does something, among all servers that were ever connected. Without a
-query: the list of deferred tools, and how much of the context window they would take.
+Find the MCP tool that does something, among all servers that were ever
+connected. Without a query: the list of deferred tools, and how much of the
+context window they would take.
 
 examples:
   indexctl tools create an issue
@@ -249,12 +259,12 @@ HISTORY = """\
 Answer an agent's call of the `history` tool, in the text that agents read.
 
 examples:
-  indexctl history '{"operation": "search", "query": "retry policy", "scope": "global"}'
-  echo '{"operation": "around", "session_path": "/p.jsonl", "message_index": 4}' |
-    indexctl history -
+  indexctl history '{"operation": "search", "query": "retry policy"}'
+  indexctl history - < call.json
 """
 STATUS = """\
-Print what is indexed, from which roots, what is still to be read, and what is wrong.
+Print what is indexed, from which roots, what is still to be read, and what is
+wrong.
 
 examples:
   indexctl status
@@ -264,9 +274,10 @@ examples:
 MCP = """\
 Tell indexd about MCP servers, or be one.
 
-  event     read events as JSON from standard input: {"event": "connected", "server": ...,
-            "tools": [...]}, one or several
-  sync      connect to the servers of an agent's configuration and index their tools
+  event     read events from standard input, as JSON, one or several:
+            {"event": "connected", "server": "git", "tools": [...]}
+  sync      connect to the servers of an agent's configuration and index
+            their tools
   servers   list the servers and their state
   serve     be an MCP server that offers search to an agent
 
@@ -275,8 +286,8 @@ examples:
   indexctl mcp sync --help
 """
 REINDEX = """\
-Forget what is known of a session, of all below a directory, or of everything, and read it
-again. Only the index is touched, never a session.
+Forget what is known of a session, of all below a directory, or of everything,
+and read it again. Only the index is touched, never a session.
 
 examples:
   indexctl reindex
@@ -289,8 +300,9 @@ examples:
   indexctl stop
 """
 CONFIG = """\
-Print all settings in force, or one; set one in the configuration file, whose comments and
-layout stay as they are. Tool search settings are also known as Kiro spells them.
+Print all settings in force, or one; set one in the configuration file, whose
+comments and layout stay as they are. Tool search settings are also known as
+Kiro spells them.
 
 examples:
   indexctl config

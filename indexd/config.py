@@ -156,9 +156,9 @@ def load(
 
 def known_formats() -> Sequence[Format]:
     """Return the readers of all known agents."""
-    from indexd.formats import FORMATS
+    from indexd.formats.registry import FORMATS
 
-    return tuple(FORMATS)
+    return tuple(FORMATS.values())
 
 
 def read(file: str) -> dict[str, Any]:

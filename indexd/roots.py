@@ -14,6 +14,9 @@ from typing import NamedTuple
 from indexd.errors import BadRequest
 from indexd.formats import Format
 
+# What agents call the directories of sessions they have put away.
+ARCHIVES = ("archive", "archived_sessions")
+
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -61,7 +64,8 @@ def default_roots(
         for path in reader.default_roots(environment, home)
     }
     for path in sorted(found, key=lambda path: (path.count("/"), path)):
-        yield Root(path, format=found[path])
+        source = "archive" if os.path.basename(path) in ARCHIVES else "global"
+        yield Root(path, source, format=found[path])
 
 
 def refusal(path: str, accepted: Sequence[Root], own_places: Iterable[str]) -> str:
@@ -70,6 +74,8 @@ def refusal(path: str, accepted: Sequence[Root], own_places: Iterable[str]) -> s
     `own_places` are indexd's own directories: what it writes must never be read as a session.
     Links are followed first, so that two names of one tree are seen to be one.
     """
+    if not os.path.isabs(path):
+        return "is not an absolute path"
     real = os.path.realpath(path)
     if real == "/":
         return "is the whole file system"

@@ -147,7 +147,7 @@ def _visible(character: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         # A byte of a file name that is not UTF-8.
         return f"\\x{code - 0xDC00:02x}"
-    if code > 0xA0 and character.isspace() and character not in "\u2028\u2029":
+    if code >= 0xA0 and character.isspace() and character not in "\u2028\u2029":
         return " "
     return (
         f"\\x{code:02x}"

@@ -96,6 +96,23 @@ def test_an_agents_own_variable_moves_its_default_root(environment, tmp_path):
     assert f"{tmp_path}/moved/sessions" in [root.path for root in load(environment).roots]
 
 
+def test_an_agents_variable_that_is_no_absolute_path_costs_only_its_root(environment, tmp_path):
+    environment["ALPHA_HOME"] = "relative"
+    settings = load(environment)
+
+    assert [root.path for root in settings.roots] == [f"{tmp_path}/.beta"]
+    assert "default root relative/sessions is not an absolute path" in settings.left_out
+
+
+def test_the_default_roots_of_all_known_agents_fit_beside_each_other(environment, tmp_path):
+    settings = config.load(environment)
+
+    assert Root(f"{tmp_path}/.claude/projects", "global", "claude") in settings.roots
+    assert Root(f"{tmp_path}/.codex/archived_sessions", "archive", "codex") in settings.roots
+    assert len(settings.roots) > 10
+    assert settings.left_out == ()
+
+
 def test_a_configured_root_replaces_the_default_ones(environment, file, tmp_path):
     file.write_text(
         '[[root]]\npath = "~/mine"\nsource = "archive"\nformat = "beta"\nexclude = ["**/x/**"]\n'
