@@ -13,7 +13,7 @@ from indexd.confine import open_below as confined
 from indexd.confine import relative_below
 from indexd.errors import NotAllowed, NotFound
 from indexd.finding import Found
-from indexd.formats import FORMATS
+from indexd.formats.registry import FORMATS
 from indexd.model import SessionState
 from indexd.reading import Job, read
 from indexd.records import Record

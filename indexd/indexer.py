@@ -23,6 +23,7 @@ from indexd.attending import Task, attend, unread_bytes
 from indexd.confine import RootDirectory
 from indexd.errors import IndexdError
 from indexd.finding import Found, OpenRoot
+from indexd.formats.registry import named_by_path
 from indexd.index import Index, Part, merge_parts
 from indexd.library import Library
 from indexd.records import Record
@@ -255,7 +256,9 @@ class Indexer:
         old = self.library.with_inode(found.stamp.device, found.stamp.inode)
         if old is None or os.path.lexists(old.data_path):
             return None
-        return old
+        # A path may have its say in the format; only within one agent's directories it is moot.
+        now = found.candidate.data_path
+        return old if named_by_path(old.data_path) == named_by_path(now) else None
 
     async def _attend_now(self, found: Found, old: Record | None) -> None:
         task = Task(found, old, self.library.new_file_id(), self._profile)

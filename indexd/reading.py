@@ -18,7 +18,8 @@ from indexd import confine
 from indexd.build import Entry, build
 from indexd.errors import NotAllowed
 from indexd.extract import documents
-from indexd.formats import FORMATS, Format, detect
+from indexd.formats import Format
+from indexd.formats.registry import DETECTION_LINES, FORMATS, GENERIC, detect
 from indexd.merge import merge
 from indexd.messages import Place
 from indexd.model import Message, Rewind, SessionState
@@ -29,8 +30,6 @@ from indexd.text import Profile
 
 # Text is counted in batches, so that memory is bounded whatever a file's size.
 BATCH_CHARACTERS = 16 * 1024 * 1024
-# How many lines decide which agent wrote a file.
-HEAD_LINES = 20
 
 
 class Job(NamedTuple):
@@ -94,6 +93,8 @@ def read(job: Job, root_fd: int) -> Outcome:
 
 def _follow(job: Job, look: Look, fd: int) -> Outcome:
     record = job.record
+    if look.verdict is Verdict.APPENDED and _is_another_format(job, look, fd):
+        look = examine(fd, None)
     if look.verdict is Verdict.REPLACED:
         record = msgspec.structs.replace(
             record, file_id=job.new_file_id, state=SessionState(), runs=(), agent="", problem=""
@@ -121,9 +122,21 @@ def _reader(record: Record, hint: str, fd: int, look: Look) -> tuple[Format | No
     return reader, contradicted or ""
 
 
+def _is_another_format(job: Job, look: Look, fd: int) -> bool:
+    """Say whether a file taken for a plain chat turns out, by its later lines, to be more.
+
+    Only the generic reader is chosen for want of a better sign; all others by a sign that stays.
+    """
+    if job.record.agent != GENERIC:
+        return False
+    head = [line.data for line in _head(fd, look)]
+    reader, _ = detect(head, job.record.data_path, job.hint or None)
+    return reader is not None and reader.agent != GENERIC
+
+
 def _head(fd: int, look: Look) -> Iterator[Line]:
     lines = examine(fd, None).lines()
-    for _ in range(HEAD_LINES):
+    for _ in range(DETECTION_LINES):
         line = next(lines, None)
         if line is None or line.offset > look.stamp.size:
             return

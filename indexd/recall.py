@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from indexd import confine
 from indexd.finding import OpenRoot
-from indexd.formats import FORMATS, Format
+from indexd.formats import Format
+from indexd.formats.registry import FORMATS
 from indexd.messages import Place
 from indexd.model import TOOL_KINDS, Message, SessionState
 from indexd.records import Record

@@ -40,7 +40,7 @@ FORMATS: dict[str, Format] = {
         Generic(),
     )
 }
-_GENERIC = FORMATS["generic"]
+GENERIC = Generic.agent
 
 # How many lines at most are looked at; a session shows what it is within the first few.
 DETECTION_LINES = 50
@@ -55,7 +55,7 @@ def detect(
     that several agents write. The second item is a sentence when the content contradicts the
     hint. Without a format the file is no session, or has no complete line that tells yet.
     """
-    named = hint or _named_by_path(path)
+    named = hint or named_by_path(path)
     found = _recognise(
         [record for line in lines[:DETECTION_LINES] for record in _read(line)], named
     )
@@ -68,15 +68,16 @@ def _read(line: bytes) -> list[Record]:
     return objects(line, SessionState())
 
 
-def _named_by_path(path: str) -> str | None:
+def named_by_path(path: str) -> str | None:
+    """Return the agent whose directories `path` lies in, if any."""
     return next((agent for agent, reader in FORMATS.items() if reader.paths.search(path)), None)
 
 
 def _recognise(records: list[Record], named: str | None) -> Format | None:
-    known = [reader for reader in FORMATS.values() if reader is not _GENERIC]
+    known = [reader for reader in FORMATS.values() if reader.agent != GENERIC]
     for record in records:
         for reader in known:
             if reader.recognises(record, reader.agent == named):
                 return reader
-    generic = any(_GENERIC.recognises(record, named == "generic") for record in records)
-    return _GENERIC if generic else None
+    generic = any(FORMATS[GENERIC].recognises(record, named == "generic") for record in records)
+    return FORMATS[GENERIC] if generic else None
