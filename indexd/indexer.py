@@ -7,6 +7,7 @@ newest files first. Every step goes look, settle, publish, store.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -21,6 +22,7 @@ from anyio.abc import TaskStatus
 from indexd import base, finding, records
 from indexd.attending import Task, attend, unread_bytes
 from indexd.confine import RootDirectory
+from indexd.discover import skipped
 from indexd.errors import IndexdError
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
@@ -30,6 +32,7 @@ from indexd.records import Record
 from indexd.roots import Root
 from indexd.settling import Change, removal
 from indexd.store import Store
+from indexd.sweep import Schedule
 from indexd.text import Profile
 from indexd.watch import Watcher
 
@@ -41,7 +44,8 @@ PROMPT_BYTES = 8 * 1024 * 1024
 # How long the index must rest before the base is written anew, and how much of it must be new.
 REST_SECONDS = 20.0
 NEW_SHARE = 0.1
-SWEEP_SECONDS = (60.0, 120.0, 300.0)
+# Twice this is what an append may wait until it is found without being asked for.
+SETTLE_SECONDS = 0.1
 
 
 class Indexer:
@@ -66,6 +70,7 @@ class Indexer:
         self._base_documents = 0
         self._turn = anyio.Lock()
         self._swept = anyio.Event()
+        self._changed = asyncio.Event()
         self._one, self._beside = CapacityLimiter(1), CapacityLimiter(1)
         self._backlog: dict[str, Found] = {}
         self._backlog_added = anyio.Event()
@@ -99,9 +104,12 @@ class Indexer:
         """
         await self._swept.wait()
         assert self.watcher is not None
-        await self.watcher.passed()
+        seen = await asyncio.wrap_future(self.watcher.barrier())
         async with self._turn:
             await self._take_events()
+            unseen = [root for root in self.roots if not seen or self._polled(root)]
+            if unseen:
+                await self._sweep(unseen)
 
     async def reindex(self, path: str | None) -> int:
         """Forget what is known of one session, or of all, and read it again; return how many."""
@@ -127,7 +135,7 @@ class Indexer:
         await self._in_thread(self._restore)
         task_status.started()
         self._open_roots()
-        self.watcher = Watcher([root.path for root in self._configured], self._cache_dir)
+        self.watcher = await self._in_thread(self._watch, asyncio.get_running_loop())
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._following)
@@ -136,6 +144,24 @@ class Indexer:
                 tasks.start_soon(self._merging)
         finally:
             self.watcher.close()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> Watcher:
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._changed.set)
+
+        watcher = Watcher(
+            [os.path.realpath(root.path) for root in self._configured],
+            os.path.join(self._cache_dir, "cookies"),
+            wake,
+            excluded=self._left_out,
+        )
+        watcher.start()
+        return watcher
+
+    def _left_out(self, directory: str) -> bool:
+        root = self.root_of(directory)
+        excluded = root is not None and root.excludes(directory)
+        return excluded or skipped(os.path.basename(directory))
 
     def healthy(self) -> bool:
         """Say whether the threads that everything rests on are alive."""
@@ -154,12 +180,15 @@ class Indexer:
         assert self.watcher is not None
         await self._swept.wait()
         while True:
-            await self.watcher.changed()
+            await self._changed.wait()
+            # Agents write in bursts: a moment's patience turns many looks into one.
+            await anyio.sleep(SETTLE_SECONDS)
             async with self._turn:
                 await self._take_events()
 
     async def _take_events(self) -> None:
         assert self.watcher is not None
+        self._changed.clear()
         paths = self.watcher.drain()
         if paths:
             self._open_roots()
@@ -167,21 +196,33 @@ class Indexer:
             await self._attend_to(found, gone)
 
     async def _sweeping(self) -> None:
-        quiet = 0
+        schedule = Schedule.starting(_now())
         while True:
+            polled = [root for root in self.roots if self._polled(root)]
+            await anyio.sleep(schedule.wait(_now(), polling=bool(polled)))
+            full = _now() >= schedule.full_at
             async with self._turn:
-                changed = await self._sweep()
+                found = await self._sweep(None if full else polled)
             self._swept.set()
-            quiet = 0 if changed else min(quiet + 1, len(SWEEP_SECONDS) - 1)
-            await anyio.sleep(SWEEP_SECONDS[quiet])
+            now = _now()
+            schedule = schedule.after_full(now, found=found) if full else schedule.after_recent(now)
 
-    async def _sweep(self) -> bool:
-        """Compare every file with what is known; return whether anything differed."""
-        self._open_roots()
-        everything = await self._in_thread(finding.sweep, self.roots)
+    def _polled(self, root: OpenRoot) -> bool:
+        return self.watcher is None or self.watcher.mode(root.path) == "poll"
+
+    async def _sweep(self, roots: Sequence[OpenRoot] | None = None) -> bool:
+        """Compare the files of some roots, or of all, with what is known; say if any differed."""
+        if roots is None:
+            self._open_roots()
+        everything = await self._in_thread(finding.sweep, self.roots if roots is None else roots)
         here = {found.candidate.path: found for found in everything}
         differing = [f for p, f in here.items() if f.differs(self.library.get(p))]
-        gone = [record for record in self.library if record.path not in here]
+        swept = None if roots is None else {root.path for root in roots}
+        gone = [
+            record
+            for record in self.library
+            if record.path not in here and (swept is None or record.root in swept)
+        ]
         await self._attend_to(differing, gone)
         return bool(differing or gone)
 
@@ -397,3 +438,8 @@ class Indexer:
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await to_thread.run_sync(lambda: work(*args), limiter=self._one)
+
+
+def _now() -> float:
+    """Return seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
