@@ -219,7 +219,9 @@ class _Gathered:
         name = next((b.tool_name for b in message.blocks if b.tool_name), "")
         self._places[index] = Place(index, line.offset, len(line.data), part, time, name)
         for document in documents(message, index):
-            self._entries.append(Entry(self._file_id, document, time))
+            self._entries.append(
+                Entry(self._file_id, document, time, line.offset, len(line.data), part)
+            )
             self._characters += len(document.text)
 
     def _rewind(self, length: int) -> None:
