@@ -54,7 +54,7 @@ class Claude(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` has the envelope of Claude Code."""
-        if record.get("type") not in _TYPES:
+        if string(record.get("type")) not in _TYPES:
             return False
         if "sessionId" in record:
             return "parts" not in mapping(record.get("message")) and "id" not in record

@@ -17,7 +17,7 @@ from indexd.formats.dsh import DeepSeekHarness
 from indexd.formats.gemini import Gemini
 from indexd.formats.generic import Generic
 from indexd.formats.kiro import Kiro
-from indexd.formats.lines import Record, objects
+from indexd.formats.lines import objects
 from indexd.formats.pi import Pi
 from indexd.formats.qwen import Qwen
 from indexd.formats.reasonix import Reasonix
@@ -41,6 +41,7 @@ FORMATS: dict[str, Format] = {
     )
 }
 _GENERIC = FORMATS["generic"]
+_KNOWN = tuple(reader for reader in FORMATS.values() if reader is not _GENERIC)
 
 # How many lines at most are looked at; a session shows what it is within the first few.
 DETECTION_LINES = 50
@@ -56,27 +57,23 @@ def detect(
     hint. Without a format the file is no session, or has no complete line that tells yet.
     """
     named = hint or _named_by_path(path)
-    found = _recognise(
-        [record for line in lines[:DETECTION_LINES] for record in _read(line)], named
-    )
+    found = _recognise(lines[:DETECTION_LINES], named)
     if found is None or hint in (None, found.agent):
         return found, None
     return found, f"the content is that of {found.agent}, not of {hint}"
-
-
-def _read(line: bytes) -> list[Record]:
-    return objects(line, SessionState())
 
 
 def _named_by_path(path: str) -> str | None:
     return next((agent for agent, reader in FORMATS.items() if reader.paths.search(path)), None)
 
 
-def _recognise(records: list[Record], named: str | None) -> Format | None:
-    known = [reader for reader in FORMATS.values() if reader is not _GENERIC]
-    for record in records:
-        for reader in known:
-            if reader.recognises(record, reader.agent == named):
-                return reader
-    generic = any(_GENERIC.recognises(record, named == "generic") for record in records)
-    return _GENERIC if generic else None
+def _recognise(lines: Sequence[bytes], named: str | None) -> Format | None:
+    generic = None
+    for line in lines:
+        for record in objects(line, SessionState()):
+            for reader in _KNOWN:
+                if reader.recognises(record, reader.agent == named):
+                    return reader
+            if _GENERIC.recognises(record, named == _GENERIC.agent):
+                generic = _GENERIC
+    return generic
