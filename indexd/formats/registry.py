@@ -40,8 +40,8 @@ FORMATS: dict[str, Format] = {
         Generic(),
     )
 }
-_GENERIC = FORMATS["generic"]
-_KNOWN = tuple(reader for reader in FORMATS.values() if reader is not _GENERIC)
+GENERIC = Generic.agent
+_KNOWN = tuple(reader for reader in FORMATS.values() if reader.agent != GENERIC)
 
 # How many lines at most are looked at; a session shows what it is within the first few.
 DETECTION_LINES = 50
@@ -56,24 +56,25 @@ def detect(
     that several agents write. The second item is a sentence when the content contradicts the
     hint. Without a format the file is no session, or has no complete line that tells yet.
     """
-    named = hint or _named_by_path(path)
-    found = _recognise(lines[:DETECTION_LINES], named)
+    found = _recognise(lines[:DETECTION_LINES], hint or named_by_path(path))
     if found is None or hint in (None, found.agent):
         return found, None
     return found, f"the content is that of {found.agent}, not of {hint}"
 
 
-def _named_by_path(path: str) -> str | None:
+def named_by_path(path: str) -> str | None:
+    """Return the agent whose directories `path` lies in, if any."""
     return next((agent for agent, reader in FORMATS.items() if reader.paths.search(path)), None)
 
 
 def _recognise(lines: Sequence[bytes], named: str | None) -> Format | None:
+    """Return the format of the first record that one agent alone writes, else the generic one."""
     generic = None
     for line in lines:
         for record in objects(line, SessionState()):
             for reader in _KNOWN:
                 if reader.recognises(record, reader.agent == named):
                     return reader
-            if _GENERIC.recognises(record, named == _GENERIC.agent):
-                generic = _GENERIC
+            if FORMATS[GENERIC].recognises(record, named == GENERIC):
+                generic = FORMATS[GENERIC]
     return generic
