@@ -64,17 +64,18 @@ def test_a_sample_yields_what_stands_beside_it(path: Path) -> None:
     reader, oddity = detect(lines, str(path))
     assert reader is not None
     assert (reader.agent, oddity) == (path.parent.name, None)
-    state = SessionState(facts=reader.path_facts(str(path)))
+    state = SessionState()
     found = []
     for number, each in enumerate(lines, 1):
         for item in reader.read(each, state):
             if isinstance(item, Message):
                 found += [(number, doc) for doc in documents(item, state.next_index)]
             state.next_index = following(item, state.next_index)
+    facts = reader.path_facts(str(path))
     for name in reader.sidecars(path.name):
         if (sidecar := path.with_name(name)).exists():
-            state.facts.update(reader.sidecar_facts(sidecar.read_bytes()))
-    assert state.facts == expected["session"]
+            facts |= reader.sidecar_facts(sidecar.read_bytes())
+    assert facts | state.facts == expected["session"]
     for wanted in expected["documents"]:
         match = next(
             (

@@ -53,7 +53,9 @@ def note(state: SessionState, **facts: object) -> None:
 
 def note_first(state: SessionState, **facts: object) -> None:
     """Take over the facts that were not known so far."""
-    note(state, **{name: value for name, value in facts.items() if name not in state.facts})
+    for name, value in facts.items():
+        if name not in state.facts and isinstance(value, str) and value:
+            state.facts[name] = value
 
 
 def plain(content: object) -> str:
