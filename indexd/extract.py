@@ -14,13 +14,15 @@ from typing import Any
 from indexd.model import Block, Document, Kind, Message
 from indexd.secrets import mask
 
-# A run of base64 this long is data, not words. Half of it is the window in which every text has
-# a space, unless it is worth looking for such runs.
+# A run of base64 this long is data, not words. It covers at least one of the windows that a text
+# is divided into; where none of them is base64 throughout, no run is looked for.
 BLOB_CHARS = 512
+BLOB_WINDOW = BLOB_CHARS // 2
 BLOB = "[...]"
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*?;base64,[A-Za-z0-9+/=_-]*")
+_BLOB_WINDOW = re.compile(rf"[A-Za-z0-9+/=_\r\n-]{{{BLOB_WINDOW}}}")
 _BLOB = re.compile(
     r"(?<![A-Za-z0-9+/=_-])"
     rf"(?:[A-Za-z0-9+/=_-]{{{BLOB_CHARS},}}|(?:[A-Za-z0-9+/=_-]{{60,}}\r?\n){{8,}}[A-Za-z0-9+/=]*)"
@@ -141,13 +143,15 @@ def clean(text: str) -> str:
     if ";base64," in text:
         text = _DATA_URI.sub(BLOB, text)
     if len(text) >= BLOB_CHARS and _may_hold_blob(text):
-        text = _BLOB.sub(BLOB, text)
+        words = text.split(" ")
+        text = " ".join(
+            [word if len(word) < BLOB_CHARS else _BLOB.sub(BLOB, word) for word in words]
+        )
     return text
 
 
 def _may_hold_blob(text: str) -> bool:
-    window = BLOB_CHARS // 2
     return any(
-        " " not in text[start : start + window]
-        for start in range(0, len(text) - window + 1, window)
+        " " not in text[start : start + BLOB_WINDOW] and _BLOB_WINDOW.match(text, start)
+        for start in range(0, len(text) - BLOB_WINDOW + 1, BLOB_WINDOW)
     )

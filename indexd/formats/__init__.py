@@ -4,6 +4,9 @@ A Format turns the lines of one session file into messages. It never raises for 
 counts it in `state.skipped` and goes on. What it makes of a line may depend only on the line
 and the state, so that a file read in any number of pieces yields the same messages, and a
 single line read again later (for a snippet) yields the same texts.
+
+Facts about a session come from three places: what its lines state (`state.facts`, empty at first)
+outweighs its sidecars, and those outweigh its path.
 """
 
 from __future__ import annotations

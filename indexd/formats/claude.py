@@ -1,8 +1,7 @@
 """Claude Code: one JSON object per line in `~/.claude/projects/<slug>/<session>.jsonl`.
 
 A reply is several lines, one block each; every line is a message here. Sub-agents write files
-of their own that carry their parent's session id. A resumed session carries copied lines with
-their origin's id, so the file's name is the better witness of whose session it is.
+of their own that carry their parent's session id.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ _HOST = HostText(
     r"|\[Request interrupted|Caveat:",
 )
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-_OWN_STEM = re.compile(r"agent-[\w-]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES = frozenset({
     "user", "assistant", "system", "attachment", "progress", "summary", "queue-operation",
     "file-history-snapshot", "file-history-delta", "last-prompt", "ai-title", "custom-title",
@@ -54,16 +52,11 @@ class Claude(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` has the envelope of Claude Code."""
-        if record.get("type") not in _TYPES:
+        if string(record.get("type")) not in _TYPES:
             return False
         if "sessionId" in record:
             return "parts" not in mapping(record.get("message")) and "id" not in record
         return "leafUuid" in record or "snapshot" in record or "trackedFileBackups" in record
-
-    def path_facts(self, path: str) -> dict[str, str]:
-        """Return the session id, where the file is named by one."""
-        facts = super().path_facts(path)
-        return facts if _OWN_STEM.fullmatch(facts["session_id"]) else {}
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
@@ -147,9 +140,7 @@ def _system(record: Record, state: SessionState) -> list[Block]:
 
 
 def _note_session(record: Record, state: SessionState) -> None:
-    if "session_id" in state.facts and "cwd" in state.facts:
-        return
     session, agent = record.get("sessionId"), string(record.get("agentId"))
-    note_first(state, session_id=f"agent-{agent}" if agent else session, cwd=record.get("cwd"))
-    if state.facts.get("session_id", "").startswith("agent-"):
-        note_first(state, parent=session)
+    if agent:
+        note_first(state, session_id=f"agent-{agent}", parent=session)
+    note_first(state, session_id=session, cwd=record.get("cwd"))

@@ -74,7 +74,7 @@ class Codex(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` is an enveloped or a bare item of Codex."""
-        what = record.get("type")
+        what = string(record.get("type"))
         if "payload" in record:
             return what in _ENVELOPES
         if what == "message":

@@ -14,6 +14,8 @@ from indexd.model import TOOL_KINDS, Block, Kind, Message, SessionState
 
 # A call whose result never comes would be remembered for ever.
 MAX_OPEN_CALLS = 1000
+# Errors come wrapped in errors; none is known to be wrapped deeper.
+MAX_ERROR_DEPTH = 8
 
 TEXTS = {
     "user": Kind.USER_TEXT,
@@ -51,7 +53,9 @@ def note(state: SessionState, **facts: object) -> None:
 
 def note_first(state: SessionState, **facts: object) -> None:
     """Take over the facts that were not known so far."""
-    note(state, **{name: value for name, value in facts.items() if name not in state.facts})
+    for name, value in facts.items():
+        if name not in state.facts and isinstance(value, str) and value:
+            state.facts[name] = value
 
 
 def plain(content: object) -> str:
@@ -144,8 +148,8 @@ def blocks(
 
 
 def _block(part: Record, kind: Kind, state: SessionState, split: Split) -> Iterable[Block]:
-    what = part.get("type")
-    if what in TEXT_TYPES or (what is None and "text" in part):
+    what = string(part.get("type"))
+    if what in TEXT_TYPES or (not what and "text" in part):
         text = string(part.get("text"))
         return split(text) if kind is Kind.USER_TEXT else (Block(kind, text),)
     if what in CALL_TYPES:
@@ -155,7 +159,7 @@ def _block(part: Record, kind: Kind, state: SessionState, split: Split) -> Itera
         return (_result(part, state),)
     if what == "thinking" or what == "reasoning":
         return (Block(Kind.REASONING, string(part.get("thinking", part.get("text")))),)
-    state.skip(f"block {string(what) or 'without type'}")
+    state.skip(f"block {what or 'without type'}")
     return ()
 
 
@@ -176,8 +180,8 @@ def first_string(record: Record, *names: str) -> str:
 
 def failure_text(value: object) -> str:
     """Return the words of an error that is a text or an object holding one, however deep."""
-    for _ in range(8):
-        if isinstance(value, str):
-            return value
+    for _ in range(MAX_ERROR_DEPTH):
+        if isinstance(value, str) or not value:
+            break
         value = mapping(value).get("message") or mapping(value).get("error")
-    return ""
+    return string(value)

@@ -38,7 +38,7 @@ class Droid(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` opens a session of Droid, or is an entry of one."""
-        what = record.get("type")
+        what = string(record.get("type"))
         if what == "session_start":
             return "id" in record and ("cwd" in record or "owner" in record)
         if what in ("tool_call", "tool_result"):

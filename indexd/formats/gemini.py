@@ -23,7 +23,7 @@ from indexd.formats.content import (
 from indexd.formats.lines import Record, mapping, sequence, string
 from indexd.model import Block, Kind, Message, Rewind, SessionState
 
-_HOST = HostText(whole="<session_context>")
+_HOST = HostText(whole="<(?:session_context|state_snapshot|scratchpad)>")
 _TYPES = frozenset({"user", "gemini", "info", "error", "warning"})
 _CWD = re.compile(r"(?:[Ww]orking in|Workspace Directories:\**\s*-) (/[^\n<]*[^\s<])")
 
@@ -44,7 +44,7 @@ class Gemini(Format):
             return "projectHash" in record and "startTime" in record
         if "$rewindTo" in record or "$set" in record:
             return True
-        return record.get("type") in _TYPES and "id" in record and "content" in record
+        return string(record.get("type")) in _TYPES and "id" in record and "content" in record
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message of a line, or what an operation does to the list of messages."""

@@ -40,14 +40,14 @@ class Generic(Format):
         """Say whether `record` has a role and content, directly or one level down."""
         message = _message(record)
         has_content = "content" in message or "tool_calls" in message
-        return has_content and message.get("role") in _ROLES
+        return has_content and string(message.get("role")) in _ROLES
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
         session = first_string(record, "sessionId", "session_id")
         note(state, session_id=session, model=record.get("model"))
         note_first(state, cwd=record.get("cwd"))
-        message, what = _message(record), record.get("type")
+        message, what = _message(record), string(record.get("type"))
         when = record.get("timestamp", record.get("created_at", message.get("timestamp")))
         if isinstance(message.get("role"), str):
             role = string(message["role"])
@@ -58,7 +58,7 @@ class Generic(Format):
             return (said(state, "assistant", (asked,), when),)
         if what in _OUTPUTS:
             return (said(state, "tool", _result(record, state), when),)
-        state.skip(string(what) or "record without role")
+        state.skip(what or "record without role")
         return ()
 
 

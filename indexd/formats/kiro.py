@@ -38,8 +38,10 @@ class Kiro(Format):
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` is an entry of a Kiro session."""
         if "payload" in record:
-            return "type" not in record and mapping(record["payload"]).get("type") in _PAYLOADS
-        return record.get("kind") in _KINDS and "version" in record
+            return (
+                "type" not in record and string(mapping(record["payload"]).get("type")) in _PAYLOADS
+            )
+        return string(record.get("kind")) in _KINDS and "version" in record
 
     def sidecars(self, name: str) -> tuple[str, ...]:
         """Return the file with the facts: of this session (v2), of this directory (v3)."""

@@ -47,7 +47,7 @@ class Pi(Format):
         """Say whether `record` is pi's header, or an entry of its tree."""
         if record.get("type") == "session":
             return "id" in record and "timestamp" in record and "data" not in record
-        is_entry = record.get("type") in _ENTRIES and "id" in record
+        is_entry = string(record.get("type")) in _ENTRIES and "id" in record
         role = mapping(record.get("message")).get("role")
         return is_entry and (named or role == "toolResult" or "modelId" in record)
 

@@ -36,7 +36,7 @@ class Qwen(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` is one of Qwen Code's, whose messages are made of parts."""
-        if record.get("type") not in _TYPES or "sessionId" not in record:
+        if string(record.get("type")) not in _TYPES or "sessionId" not in record:
             return False
         return "parts" in mapping(record.get("message")) or "systemPayload" in record
 

@@ -51,7 +51,7 @@ class Reasonix(Format):
 
     def recognises(self, record: Record, named: bool) -> bool:
         """Say whether `record` is an event, or a message with a mark of Reasonix."""
-        if record.get("type") in EVENT_TYPES:
+        if string(record.get("type")) in EVENT_TYPES:
             return isinstance(record.get("messages"), list) and "schema_version" in record
         if not isinstance(record.get("role"), str) or "type" in record or "message" in record:
             return named and record.keys() <= {"schema_version"} and bool(record)
@@ -84,7 +84,7 @@ class Reasonix(Format):
         """Return the message of a line, or what an event does to the list of messages."""
         if isinstance(record.get("role"), str):
             return (_message(record, state),)
-        if record.get("type") in EVENT_TYPES and "messages" in record:
+        if string(record.get("type")) in EVENT_TYPES and "messages" in record:
             return _event(record, state, index)
         if record.keys() != {"schema_version"}:
             state.skip(string(record.get("type")) or "record without role")

@@ -17,7 +17,7 @@ from indexd.formats.dsh import DeepSeekHarness
 from indexd.formats.gemini import Gemini
 from indexd.formats.generic import Generic
 from indexd.formats.kiro import Kiro
-from indexd.formats.lines import Record, objects
+from indexd.formats.lines import objects
 from indexd.formats.pi import Pi
 from indexd.formats.qwen import Qwen
 from indexd.formats.reasonix import Reasonix
@@ -41,6 +41,7 @@ FORMATS: dict[str, Format] = {
     )
 }
 GENERIC = Generic.agent
+_KNOWN = tuple(reader for reader in FORMATS.values() if reader.agent != GENERIC)
 
 # How many lines at most are looked at; a session shows what it is within the first few.
 DETECTION_LINES = 50
@@ -55,17 +56,10 @@ def detect(
     that several agents write. The second item is a sentence when the content contradicts the
     hint. Without a format the file is no session, or has no complete line that tells yet.
     """
-    named = hint or named_by_path(path)
-    found = _recognise(
-        [record for line in lines[:DETECTION_LINES] for record in _read(line)], named
-    )
+    found = _recognise(lines[:DETECTION_LINES], hint or named_by_path(path))
     if found is None or hint in (None, found.agent):
         return found, None
     return found, f"the content is that of {found.agent}, not of {hint}"
-
-
-def _read(line: bytes) -> list[Record]:
-    return objects(line, SessionState())
 
 
 def named_by_path(path: str) -> str | None:
@@ -73,11 +67,14 @@ def named_by_path(path: str) -> str | None:
     return next((agent for agent, reader in FORMATS.items() if reader.paths.search(path)), None)
 
 
-def _recognise(records: list[Record], named: str | None) -> Format | None:
-    known = [reader for reader in FORMATS.values() if reader.agent != GENERIC]
-    for record in records:
-        for reader in known:
-            if reader.recognises(record, reader.agent == named):
-                return reader
-    generic = any(FORMATS[GENERIC].recognises(record, named == "generic") for record in records)
-    return FORMATS[GENERIC] if generic else None
+def _recognise(lines: Sequence[bytes], named: str | None) -> Format | None:
+    """Return the format of the first record that one agent alone writes, else the generic one."""
+    generic = None
+    for line in lines:
+        for record in objects(line, SessionState()):
+            for reader in _KNOWN:
+                if reader.recognises(record, reader.agent == named):
+                    return reader
+            if FORMATS[GENERIC].recognises(record, named == GENERIC):
+                generic = FORMATS[GENERIC]
+    return generic
