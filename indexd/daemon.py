@@ -69,10 +69,9 @@ Build = Callable[[Settings], Engine]
 
 def build_engine(settings: Settings) -> Engine:
     """Return the search engine that `settings` describe."""
-    from indexd.engine import build  # type: ignore[import-not-found]
+    from indexd.engine import build
 
-    engine: Engine = build(settings)
-    return engine
+    return build(settings)
 
 
 def main(
