@@ -91,6 +91,7 @@ class Engine:
         return {"files": await self._indexer.reindex(request.path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
+        await self._indexer.listed()
         return await to_thread.run_sync(self._facts)
 
     def _facts(self) -> dict[str, Any]:
