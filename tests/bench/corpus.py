@@ -45,11 +45,62 @@ GIANT_LINE_WORDS = (160_000, 320_000, 640_000)
 TOOLS = ("Bash", "Read", "Edit", "Grep", "WebFetch", "exec_command", "apply_patch")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
-FIRST_WORDS = (
-    "the to a and in of is for it that on this with be test file error not run from line code "
-    "as if or use we add fix should can by at no new was return function are have build check "
-    "value failed command type server request output when import name data update"
-).split()
+FIRST_WORDS = [
+    "the",
+    "to",
+    "a",
+    "and",
+    "in",
+    "of",
+    "is",
+    "for",
+    "it",
+    "that",
+    "on",
+    "this",
+    "with",
+    "be",
+    "test",
+    "file",
+    "error",
+    "not",
+    "run",
+    "from",
+    "line",
+    "code",
+    "as",
+    "if",
+    "or",
+    "use",
+    "we",
+    "add",
+    "fix",
+    "should",
+    "can",
+    "by",
+    "at",
+    "no",
+    "new",
+    "was",
+    "return",
+    "function",
+    "are",
+    "have",
+    "build",
+    "check",
+    "value",
+    "failed",
+    "command",
+    "type",
+    "server",
+    "request",
+    "output",
+    "when",
+    "import",
+    "name",
+    "data",
+    "update",
+]
 _SYLLABLES = [c + v for c in "bcdfghjklmnprstvz" for v in ("a", "e", "i", "o", "u", "en", "or")]
 _MARKS = ("\n", "=>", "--", "{", "}", "//", "`", '"')
 
