@@ -64,6 +64,10 @@ class Engine:
         await to_thread.run_sync(self._store.start)
         await self._indexer.run(task_status=task_status)
 
+    async def worked_off(self) -> None:
+        """Return once every file that is there has been read."""
+        await self._indexer.worked_off()
+
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
         return self._indexer.healthy()

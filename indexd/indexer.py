@@ -70,7 +70,7 @@ class Indexer:
         self._base_documents = 0
         self._turn = anyio.Lock()
         self._swept = anyio.Event()
-        self._listed = anyio.Event()
+        self._listed, self._one_less = anyio.Event(), anyio.Event()
         self._changed = asyncio.Event()
         self._one, self._beside = CapacityLimiter(1), CapacityLimiter(1)
         self._backlog: dict[str, Found] = {}
@@ -101,6 +101,12 @@ class Indexer:
     async def listed(self) -> None:
         """Return once it is known what there is to read."""
         await self._listed.wait()
+
+    async def worked_off(self) -> None:
+        """Return once nothing is left to read."""
+        await self._swept.wait()
+        while self._backlog:
+            await self._one_less.wait()
 
     async def catch_up(self) -> None:
         """Return once every complete line written before the call is in the index.
@@ -364,6 +370,8 @@ class Indexer:
             while self._backlog:
                 path = max(self._backlog, key=lambda p: self._backlog[p].stamp.mtime_ns)
                 await self._read_backlog(self._backlog[path])
+                self._one_less.set()
+                self._one_less = anyio.Event()
             self._backlog_added = anyio.Event()
             await self._backlog_added.wait()
 
