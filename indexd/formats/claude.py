@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+import msgspec
 
 from indexd.formats import Format, Item
 from indexd.formats.content import (
@@ -37,9 +40,31 @@ _TYPES = frozenset({
 })  # fmt: skip
 
 
+class _Line(TypedDict, total=False):
+    """What is wanted of a line. The rest, half of the bytes, is passed over undecoded."""
+
+    type: Any
+    subtype: Any
+    timestamp: Any
+    sessionId: Any
+    agentId: Any
+    cwd: Any
+    isMeta: Any
+    isCompactSummary: Any
+    isApiErrorMessage: Any
+    message: Any
+    attachment: Any
+    content: Any
+    error: Any
+    summary: Any
+    aiTitle: Any
+    customTitle: Any
+
+
 class Claude(Format):
     """Reads the session files of Claude Code."""
 
+    decode = staticmethod(msgspec.json.Decoder(_Line).decode)
     agent = "claude"
     paths = re.compile(r"/\.?claude/projects/|/agent-[0-9a-f]+\.jsonl$")
 
