@@ -101,6 +101,11 @@ def test_every_agent_has_a_sample() -> None:
     assert {path.parent.name for path in SAMPLES} == set(FORMATS)
 
 
+def test_every_agent_is_documented() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "formats.md").read_text()
+    assert [agent for agent in FORMATS if f"(`{agent}`)\n" not in page] == []
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_file_read_in_pieces_gives_the_same_messages(path: Path) -> None:
     lines = lines_of(path)
