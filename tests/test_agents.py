@@ -143,7 +143,7 @@ def claude(kind: str, content: object, **envelope: object) -> dict[str, Any]:
         ),
         (
             "<ide_opened_file>a.py</ide_opened_file>\nwhy?",
-            [("user_text", "why?"), ("meta", "<ide_opened_file>a.py</ide_opened_file>\n")],
+            [("user_text", "why?"), ("meta", "<ide_opened_file>a.py</ide_opened_file>")],
         ),
         ("[Request interrupted by user]", [("meta", "[Request interrupted by user]")]),
         (

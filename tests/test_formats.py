@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,50 @@ def test_a_record_behind_a_torn_one_is_read() -> None:
     messages = read(FORMATS["reasonix"], [torn + line({"role": "user", "content": "whole"})], state)
     assert [message.blocks[0].text for message in messages] == ["whole"]
     assert state.skipped == {"unreadable line": 1}
+
+
+CARRIERS: list[tuple[str, Any]] = [
+    ("reasonix", {"role": "user", "content": "@@"}),
+    ("reasonix", {"role": "tool", "content": "@@"}),
+    ("claude", {"type": "user", "message": {"content": "@@"}}),
+    ("codex", {"type": "message", "role": "user", "content": "@@"}),
+    ("codex", {"type": "function_call_output", "output": "@@"}),
+    ("kiro", {"kind": "Prompt", "data": {"content": [{"kind": "text", "data": "@@"}]}}),
+    ("gemini", {"id": "g", "type": "user", "content": "@@"}),
+    ("cursor", {"role": "user", "message": {"content": "@@"}}),
+    ("droid", {"type": "message", "message": {"role": "user", "content": "@@"}}),
+]
+ENDLESS_CHARS = 200_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "sk-",
+            "eyJ-",
+            "bearer ",
+            "://a:",
+            "ghp_",
+            "AKIA",
+            "-----BEGIN RSA PRIVATE" + " KEY-----",
+        ),
+        *("\x1b]", "\x1b[", "data:", ";base64,", "A", "a" * 70 + "\n", " ", "\n", "<", "@://:"),
+        *("<system-reminder>", "</system-reminder><system-reminder>", "[Plan mode", "{"),
+        *("<memory-recall ", "<memory-recall></memory-recall> ", "<memory-recall>"),
+        *("<hook-context>\n", "<hook-context></hook-context>\n", "</hook-context> "),
+        *("<user_message>", "<user_query>", "<command-args>", "<session_context>"),
+        *("# Context from my IDE\n", "Exit code: 1\n", "Workspace Directories: - /", '{"output":'),
+    ],
+)
+def test_no_text_takes_long_to_read(piece: str) -> None:
+    text = piece * (ENDLESS_CHARS // len(piece))
+    started = time.process_time()
+    for agent, record in CARRIERS:
+        raw = line(record).replace(b"@@", json.dumps(text)[1:-1].encode())
+        (message,) = read(FORMATS[agent], [raw])
+        documents(message, 0)
+    assert time.process_time() - started < 3
 
 
 def test_open_calls_are_bounded_and_answered_ones_forgotten() -> None:

@@ -20,6 +20,7 @@ from indexd.formats.content import (
     first_string,
     note,
     note_first,
+    parted,
     plain,
     said,
 )
@@ -32,7 +33,6 @@ _HOST = HostText(
     r"|teammate-message|bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
     r"|\[Request interrupted|Caveat:",
 )
-_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _TYPES = frozenset({
     "user", "assistant", "system", "attachment", "progress", "summary", "queue-operation",
     "file-history-snapshot", "file-history-delta", "last-prompt", "ai-title", "custom-title",
@@ -117,9 +117,8 @@ def _user(record: Record, state: SessionState) -> list[Block]:
 
 def _typed(text: str) -> tuple[Block, ...]:
     found = _HOST.blocks(text)
-    if "<command-args>" in text and (arguments := _COMMAND_ARGUMENTS.search(text)):
-        return (*found, Block(Kind.USER_TEXT, arguments[1]))
-    return found
+    arguments = parted(text, "command-args")
+    return (*found, Block(Kind.USER_TEXT, arguments[0])) if arguments else found
 
 
 def _aside(what: str, record: Record, state: SessionState) -> list[Block]:
