@@ -33,11 +33,17 @@ _REMEMBERED_TOKENS = 1 << 17
 
 
 class Entry(NamedTuple):
-    """A document on its way into a segment: of which file, said when (unix ms, 0 unknown)."""
+    """A document on its way into a segment: of which file, said when, and where it lies.
+
+    `timestamp` is in unix ms, 0 unknown; `offset`, `size` and `part` are as in Columns.
+    """
 
     file_id: int
     document: Document
     timestamp: int = 0
+    offset: int = 0
+    size: int = 0
+    part: int = 0
 
 
 def build(entries: Iterable[Entry], profile: Profile) -> Segment:
@@ -191,5 +197,8 @@ def _columns(
         np.array([position[d.tool_name] for d in documents], np.uint32),
         np.array([text_digest(d.text) for d in documents], np.uint64),
         np.array([entry.timestamp for entry in entries], np.int64),
+        np.array([entry.offset for entry in entries], np.uint64),
+        np.array([entry.size for entry in entries], np.uint32),
+        np.array([entry.part for entry in entries], np.uint16),
     )
     return file_ids, names, np.array([_RANK[d.kind] for d in documents], np.int64), columns

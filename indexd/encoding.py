@@ -19,8 +19,12 @@ import numpy as np
 from indexd.segment import Array, Columns, Dictionary, Postings, Segment, assemble, term_hash
 
 VERSION = 1
-_COLUMNS = ("file", "message", "call", "length", "tool", "digest", "timestamp")
-_COLUMN_TYPES = ("<u4", "<u4", "<u2", "<u4", "<u4", "<u8", "<i8")
+_RESIDENT = ("file", "message", "call", "length", "tool")
+_DISTANT = ("digest", "timestamp", "offset", "size", "part")
+_WIDTHS = {
+    "file": "<u4", "message": "<u4", "call": "<u2", "length": "<u4", "tool": "<u4",
+    "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u2",
+}  # fmt: skip
 _NARROW = ("<u1", "<u2", "<u4", "<u8")
 _MAGIC = b"indexd-base\x01"
 # Bounds what a damaged length can make us read; a header holds 12 bytes per file.
@@ -35,9 +39,13 @@ def encode(segment: Segment) -> bytes:
     """Return the compact form of a segment."""
     postings = segment.postings
     columns = segment.columns
+    everything = np.arange(len(segment))
     arrays = [
         segment.file_ids,
-        *(getattr(columns, name) for name in _COLUMNS[:-2]),
+        *(
+            getattr(columns, name).take(everything)
+            for name in (*_RESIDENT, "offset", "size", "part")
+        ),
         _differences(postings),
         np.diff(postings.starts),
         postings.freqs[0 : int(postings.starts[-1])],
@@ -51,8 +59,8 @@ def encode(segment: Segment) -> bytes:
             VERSION,
             list(segment.tool_names),
             [_narrow(array) for array in arrays],
-            columns.digest.astype("<u8").tobytes(),
-            columns.timestamp.astype("<i8").tobytes(),
+            columns.digest.take(everything).astype("<u8").tobytes(),
+            columns.timestamp.take(everything).astype("<i8").tobytes(),
             segment.dictionary.blob,
         ],
         unicode_errors="surrogatepass",
@@ -71,8 +79,8 @@ def decode(data: bytes) -> Segment:
     if version != VERSION:
         raise DamagedSegment(f"version {version}")
     wide = [np.frombuffer(raw, code) for code, raw in arrays]
-    file_ids, file, message, call, length, tool = wide[:6]
-    differences, counts, freqs, large_at, large, sizes, kind_starts = wide[6:]
+    file_ids, file, message, call, length, tool, offset, size, part = wide[:9]
+    differences, counts, freqs, large_at, large, sizes, kind_starts = wide[9:]
     columns = Columns(
         file.astype("u4"),
         message.astype("u4"),
@@ -81,6 +89,9 @@ def decode(data: bytes) -> Segment:
         tool.astype("u4"),
         np.frombuffer(digest, "<u8"),
         np.frombuffer(timestamp, "<i8"),
+        offset.astype("u8"),
+        size.astype("u4"),
+        part.astype("u2"),
     )
     starts = _starts(counts)
     postings = Postings(
@@ -132,6 +143,7 @@ class OpenFile:
     """A descriptor that is closed when the last array that reads from it goes."""
 
     def __init__(self, path: str) -> None:
+        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -145,7 +157,8 @@ class OpenFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 class Memory:
@@ -164,13 +177,22 @@ class Memory:
 class FileArray:
     """An array in an open file; slices are read when asked for."""
 
-    def __init__(self, file: OpenFile, offset: int, dtype: str) -> None:
-        self._file, self._offset, self._dtype = file, offset, np.dtype(dtype)
+    def __init__(self, file: OpenFile, offset: int, dtype: str, wide: str) -> None:
+        self._file, self._offset = file, offset
+        self._dtype, self._wide = np.dtype(dtype), np.dtype(wide)
 
     def __getitem__(self, part: slice) -> Array:
         size = self._dtype.itemsize
         data = self._file.read(self._offset + part.start * size, (part.stop - part.start) * size)
-        return np.frombuffer(data, self._dtype)
+        return np.frombuffer(data, self._dtype).astype(self._wide)
+
+    def take(self, at: Array) -> Array:
+        """Return the elements at some positions: one read of the stretch that holds them."""
+        if not len(at):
+            return np.zeros(0, self._wide)
+        first, last = int(at.min()), int(at.max())
+        taken: Array = self[first : last + 1].take(at - first)
+        return taken
 
 
 def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
@@ -188,23 +210,26 @@ def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
             raise DamagedSegment(f"section {name} fails its checksum")
         return np.frombuffer(data, code)
 
-    def postings_array(name: str) -> Array | FileArray:
+    def distant(name: str, wide: str) -> Array | FileArray:
         if isinstance(source, Memory):
-            return array(name)
+            return array(name).astype(wide)
         code, at, size, checksum = layout[name]
         _check_section(source, start + at, size, checksum)
-        return FileArray(source, start + at, code)
+        return FileArray(source, start + at, code, wide)
 
     segment = assemble(
         array("file_ids"),
         tuple(names),
         _ranks(array("kind_starts")),
-        Columns(*(array(name) for name in _COLUMNS)),
+        Columns(
+            *(array(name).astype(_WIDTHS[name]) for name in _RESIDENT),
+            *(distant(name, _WIDTHS[name]) for name in _DISTANT),
+        ),
         Dictionary(array("hashes"), array("term_starts"), array("blob").tobytes()),
         Postings(
             array("starts"),
-            postings_array("ordinals"),
-            postings_array("freqs"),
+            distant("ordinals", "<u4"),
+            distant("freqs", "<u1"),
             array("large_at"),
             array("large"),
         ),
@@ -215,7 +240,9 @@ def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
 def _sections(segment: Segment) -> dict[str, Array]:
     postings = segment.postings
     total = int(postings.starts[-1])
-    return {name: getattr(segment.columns, name) for name in _COLUMNS} | {
+    everything = np.arange(len(segment))
+    columns = {n: getattr(segment.columns, n).take(everything) for n in _WIDTHS}
+    return {name: _narrowed(column) for name, column in columns.items()} | {
         "file_ids": segment.file_ids,
         "kind_starts": segment.kind_starts,
         "hashes": segment.dictionary.hashes,
@@ -261,9 +288,16 @@ def _check_section(source: OpenFile, start: int, size: int, checksum: int) -> No
 
 
 def _narrow(array: Array) -> list[Any]:
+    narrow = _narrowed(array)
+    return [narrow.dtype.str, narrow.tobytes()]
+
+
+def _narrowed(array: Array) -> Array:
+    """Return the array in the narrowest unsigned integers that hold it; signed ones stay."""
+    if len(array) and array.min() < 0:
+        return array
     most = int(array.max()) if len(array) else 0
-    code = next(c for c in _NARROW if most <= np.iinfo(c).max)
-    return [code, array.astype(code).tobytes()]
+    return array.astype(next(code for code in _NARROW if most <= np.iinfo(code).max))
 
 
 def _differences(postings: Postings) -> Array:

@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from indexd import __version__, status
+from indexd import __version__, config, paths, sandbox, status
 from indexd.config import Settings
 from indexd.index import Index
 from indexd.indexer import Indexer
@@ -64,6 +64,10 @@ class Engine:
         await to_thread.run_sync(self._store.start)
         await self._indexer.run(task_status=task_status)
 
+    async def worked_off(self) -> None:
+        """Return once every file that is there has been read."""
+        await self._indexer.worked_off()
+
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
         return self._indexer.healthy()
@@ -91,6 +95,7 @@ class Engine:
         return {"files": await self._indexer.reindex(request.path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
+        await self._indexer.listed()
         return await to_thread.run_sync(self._facts)
 
     def _facts(self) -> dict[str, Any]:
@@ -98,7 +103,6 @@ class Engine:
         known = list(indexer.library)
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot
-        configured = [(root.path, root.source, root.format) for root in settings.roots]
         degraded = [text for text in (self._store.degraded, self._store.notice) if text]
         return {
             "version": __version__,
@@ -113,13 +117,28 @@ class Engine:
             "index_bytes": status.directory_bytes(settings.cache_dir),
             "rss_bytes": status.rss_bytes(),
             "watch": indexer.watch_status(),
-            "roots": status.roots(configured, indexer.opened_roots, known),
+            "roots": status.roots(settings.roots, indexer.opened_roots, known),
             "agents": status.agents(known),
             "servers": {},
             "problems": [*settings.left_out, *status.problems(known, indexer.problems)],
             "degraded": degraded,
-            "sandbox": status.sandbox(),
+            "sandbox": sandbox.probe(paths.home(os.environ)),
         }
+
+
+def build(settings: Settings) -> Engine:
+    """Return the engine that `settings` describe."""
+
+    def load() -> Settings:
+        return config.load(
+            os.environ,
+            config_file=settings.config_file,
+            socket=settings.socket,
+            cache_dir=settings.cache_dir,
+            state_dir=settings.state_dir,
+        )
+
+    return Engine(settings, load)
 
 
 def _remove_others(cache_dir: str, name: str) -> None:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # What a query may wait for: files with more unread bytes than this go to the backlog.
-PROMPT_BYTES = 8 * 1024 * 1024
+PROMPT_BYTES = 4 * 1024 * 1024
 # How long the index must rest before the base is written anew, and how much of it must be new.
 REST_SECONDS = 20.0
 NEW_SHARE = 0.1
@@ -70,6 +70,7 @@ class Indexer:
         self._base_documents = 0
         self._turn = anyio.Lock()
         self._swept = anyio.Event()
+        self._listed, self._one_less = anyio.Event(), anyio.Event()
         self._changed = asyncio.Event()
         self._one, self._beside = CapacityLimiter(1), CapacityLimiter(1)
         self._backlog: dict[str, Found] = {}
@@ -96,6 +97,16 @@ class Indexer:
     def roots(self) -> list[OpenRoot]:
         """Return the roots that exist."""
         return list(self.opened_roots.values())
+
+    async def listed(self) -> None:
+        """Return once it is known what there is to read."""
+        await self._listed.wait()
+
+    async def worked_off(self) -> None:
+        """Return once nothing is left to read."""
+        await self._swept.wait()
+        while self._backlog:
+            await self._one_less.wait()
 
     async def catch_up(self) -> None:
         """Return once every complete line written before the call is in the index.
@@ -274,20 +285,24 @@ class Indexer:
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""
         found = sorted(found, key=lambda f: f.stamp.mtime_ns, reverse=True)
+        prompt = [one for one in found if one.candidate.path not in self._backlog]
+        # All of them are pending from now on, so that nobody is told otherwise.
+        self._backlog |= {one.candidate.path: one for one in found}
+        self._listed.set()
         budget = PROMPT_BYTES
         moved: set[str] = set()
-        for one in found:
+        for one in prompt:
             path = one.candidate.path
             old = self.library.get(path) or self._moved_from(one)
-            size = unread_bytes(one.stamp, old)
-            if size > budget or path in self._backlog:
-                self._backlog[path] = one
-                self._backlog_added.set()
-                continue
-            budget -= size
+            budget -= unread_bytes(one.stamp, old)
+            if budget < 0:
+                break
             if old is not None and old.path != path:
                 moved.add(old.path)
             await self._attend_now(one, old)
+            self._backlog.pop(path, None)
+        if self._backlog:
+            self._backlog_added.set()
         for record in gone:
             if record.path not in moved:
                 self._forget(record)
@@ -323,7 +338,6 @@ class Indexer:
 
     def _unreadable(self, found: Found, old: Record | None, reason: str) -> None:
         """Note a file that is there but cannot be read; what it said before is not shown."""
-        self._backlog.pop(found.candidate.path, None)
         if old is not None:
             self._forget(old)
         if os.path.lexists(found.candidate.data_path):
@@ -356,6 +370,8 @@ class Indexer:
             while self._backlog:
                 path = max(self._backlog, key=lambda p: self._backlog[p].stamp.mtime_ns)
                 await self._read_backlog(self._backlog[path])
+                self._one_less.set()
+                self._one_less = anyio.Event()
             self._backlog_added = anyio.Event()
             await self._backlog_added.wait()
 

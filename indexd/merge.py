@@ -66,7 +66,9 @@ def _merge_columns(
     ranks = _concat([s.kind_ranks(k) for s, k in zip(segments, kept, strict=True)])
 
     def column(name: str) -> Array:
-        return _concat([getattr(s.columns, name)[k] for s, k in zip(segments, kept, strict=True)])
+        return _concat(
+            [getattr(s.columns, name).take(k) for s, k in zip(segments, kept, strict=True)]
+        )
 
     message, call = column("message"), column("call")
     order = np.lexsort((call, message, files, ranks))
@@ -78,6 +80,9 @@ def _merge_columns(
         tools[order].astype(np.uint32),
         column("digest")[order],
         column("timestamp")[order],
+        column("offset")[order],
+        column("size")[order],
+        column("part")[order],
     )
     return file_ids, names, ranks[order], columns, order
 

@@ -47,7 +47,6 @@ class Ranked(NamedTuple):
     facts: FileFacts
     part: Part
     ordinal: int
-    timestamp: int  # unix ms, 0 unknown
 
 
 class Ranking(NamedTuple):
@@ -216,7 +215,7 @@ def _tool_mask(part: Part, tool_name: str) -> Array:
 def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
     """Return the time (unix ms) of documents; their file's mtime where they have none."""
     segment = part.segment
-    times = segment.columns.timestamp[ordinals]
+    times: Array = segment.columns.timestamp.take(ordinals)
     unknown = np.flatnonzero(times == 0)
     if len(unknown):
         files = segment.file_ids[segment.columns.file[ordinals[unknown]]].tolist()
@@ -309,9 +308,7 @@ def _rows(
         part, ordinal = matches[numbers[at]].part, int(ordinals[at])
         segment = part.segment
         facts = snapshot.files[int(segment.file_ids[segment.columns.file[ordinal]])]
-        rows.append(
-            Ranked(float(scores[at]), facts, part, ordinal, int(segment.columns.timestamp[ordinal]))
-        )
+        rows.append(Ranked(float(scores[at]), facts, part, ordinal))
     return rows
 
 

@@ -19,6 +19,7 @@ from indexd.build import Entry, build
 from indexd.errors import NotAllowed
 from indexd.extract import documents
 from indexd.formats import Format
+from indexd.formats.lines import TOO_LONG
 from indexd.formats.registry import DETECTION_LINES, FORMATS, GENERIC, detect
 from indexd.merge import merge
 from indexd.messages import Place
@@ -149,7 +150,7 @@ def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) 
     start = look.offset
     for line in look.lines():
         if line.skipped:
-            state.skip("line_too_long")
+            state.skip(TOO_LONG)
             continue
         gathered.take(line, reader)
     kept = gathered.kept()
@@ -219,7 +220,9 @@ class _Gathered:
         name = next((b.tool_name for b in message.blocks if b.tool_name), "")
         self._places[index] = Place(index, line.offset, len(line.data), part, time, name)
         for document in documents(message, index):
-            self._entries.append(Entry(self._file_id, document, time))
+            self._entries.append(
+                Entry(self._file_id, document, time, line.offset, len(line.data), part)
+            )
             self._characters += len(document.text)
 
     def _rewind(self, length: int) -> None:

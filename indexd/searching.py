@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from indexd.errors import BadRequest, IndexdError
 from indexd.extract import displayed
 from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Snapshot
+from indexd.messages import Place
 from indexd.model import KINDS, Kind
 from indexd.ranking import Order, Ranked, Selection, rank, timestamps
 from indexd.records import Record
@@ -75,52 +76,68 @@ class Searcher:
     def _hit(
         self, snapshot: Snapshot, request: Search, number: int, ranked: Ranked
     ) -> dict[str, Any]:
-        facts, at = ranked.facts, ranked.ordinal
-        segment = ranked.part.segment
-        message_index = int(segment.columns.message[at])
-        kind = KINDS[int(segment.kind_ranks(np.array([at]))[0])]
-        role, shown = self._shown(
-            facts, message_index, kind, int(segment.columns.call[at]), request
-        )
+        facts = ranked.facts
+        found = _found(snapshot, ranked)
+        role, shown = self._shown(facts, found, request)
         own = in_project(facts, request.project, _resolved(request.session_dir))
-        time_ms = int(timestamps(snapshot, ranked.part, np.array([at]))[0])
         return {
             "rank": number,
             "score": ranked.score,
             "session_path": facts.path,
             "session_id": facts.session_id,
-            "message_index": message_index,
-            "kind": str(kind),
-            "role": role or _ROLES.get(kind, "user"),
-            "tool_name": segment.tool_names[int(segment.columns.tool[at])],
+            "message_index": found.place.message_index,
+            "kind": str(found.kind),
+            "role": role or _ROLES.get(found.kind, "user"),
+            "tool_name": found.place.tool_name,
             "source": "project" if own else facts.source,
             "agent": facts.agent,
             "project": facts.cwd,
-            "timestamp": time_ms or None,
+            "timestamp": found.place.timestamp or None,
             "snippet": shown.text,
             "highlights": [list(pair) for pair in shown.highlights],
         }
 
-    def _shown(
-        self, facts: FileFacts, message_index: int, kind: Kind, call: int, request: Search
-    ) -> tuple[str, Snippet]:
-        """Return the role and snippet of a hit; a file that changed under us has neither."""
+    def _shown(self, facts: FileFacts, found: _Found, request: Search) -> tuple[str, Snippet]:
+        """Return the role and snippet of a hit; a file that changed under us gives neither."""
         record = self._sources.record(facts.path)
         root = self._sources.root(facts.path)
-        if record is None or root is None:
-            return "", Snippet("", [])
+        if record is None or root is None or record.file_id != facts.file_id:
+            return "", _NO_SNIPPET
         try:
-            wanted = recall.places(record, message_index, message_index + 1, self._sources.fetch)
-            recalled = recall.messages(root, record, wanted)
+            recalled = recall.messages(root, record, [found.place])
         except IndexdError:
-            return "", Snippet("", [])
+            return "", _NO_SNIPPET
         if not recalled:
-            return "", Snippet("", [])
+            return "", _NO_SNIPPET
         message = recalled[0].message
-        text = displayed(message, kind, call, reveal=request.reveal)
+        text = displayed(message, found.kind, found.call, reveal=request.reveal)
         return message.role, snippet(text, request.query, self._profile, self._snippet_chars)
 
 
+class _Found(NamedTuple):
+    """A document of the answer: of which kind, which of its message's calls, and where."""
+
+    kind: Kind
+    call: int
+    place: Place
+
+
+def _found(snapshot: Snapshot, ranked: Ranked) -> _Found:
+    columns, at = ranked.part.segment.columns, np.array([ranked.ordinal])
+    time = int(timestamps(snapshot, ranked.part, at)[0])
+    place = Place(
+        int(columns.message[ranked.ordinal]),
+        int(columns.offset.take(at)[0]),
+        int(columns.size.take(at)[0]),
+        int(columns.part.take(at)[0]),
+        time,
+        ranked.part.segment.tool_names[int(columns.tool[ranked.ordinal])],
+    )
+    kind = KINDS[int(ranked.part.segment.kind_ranks(at)[0])]
+    return _Found(kind, int(columns.call[ranked.ordinal]), place)
+
+
+_NO_SNIPPET = Snippet("", [])
 _ROLES = {
     Kind.ASSISTANT_TEXT: "assistant",
     Kind.TOOL_INPUT: "assistant",

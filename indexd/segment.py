@@ -30,15 +30,22 @@ ESCAPE = 255
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What is known of each document; parallel arrays over ordinals."""
+    """What is known of each document; parallel columns over ordinals.
+
+    Those from `digest` on are wanted for few documents at a time, so they may stay in a file:
+    ask them by `take(ordinals)`, which arrays know too.
+    """
 
     file: Array  # u32: position in Segment.file_ids
     message: Array  # u32: message_index
     call: Array  # u16: position among the documents of this message and kind
     length: Array  # u32: seed terms
     tool: Array  # u32: position in Segment.tool_names
-    digest: Array  # u64: of the text, to know copies
-    timestamp: Array  # i64: unix ms, 0 unknown
+    digest: Any  # u64: of the text, to know copies
+    timestamp: Any  # i64: unix ms, 0 unknown
+    offset: Any  # u64: where the line of its message begins in the file
+    size: Any  # u32: bytes of that line, without the newline
+    part: Any  # u16: which of that line's messages it is of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

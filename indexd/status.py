@@ -3,64 +3,64 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from indexd.finding import OpenRoot
+from indexd.formats.lines import DAMAGE
 from indexd.records import Record
+from indexd.roots import Root
 
-# More problems than this are counted, not listed.
-MAX_PROBLEMS = 200
+# More problems than this of one kind are counted, not listed.
+MAX_PROBLEMS = 50
 
 
 def roots(
-    configured: Iterable[tuple[str, str, str]], opened: Mapping[str, OpenRoot], known: list[Record]
+    configured: Iterable[Root], opened: Mapping[str, OpenRoot], known: Sequence[Record]
 ) -> list[dict[str, Any]]:
-    """Return what each configured root (path, source, format) holds."""
-    rows = []
-    for path, source, form in configured:
-        root = opened.get(path)
-        mine = [record for record in known if root is not None and record.root == root.path]
-        rows.append(
-            {
-                "path": path,
-                "source": source,
-                "format": form,
-                "exists": root is not None,
-                "files": sum(bool(record.agent) for record in mine),
-                "documents": sum(record.documents for record in mine),
-                "bytes": sum(r.checkpoint.stamp.size for r in mine if r.checkpoint),
-                "problems": sum(bool(record.problem) for record in mine),
-            }
-        )
-    return rows
+    """Return what each configured root holds, and which of its files are not read as they are."""
+    return [_root(root, opened.get(root.path), known) for root in configured]
 
 
-def agents(known: Iterable[Record]) -> dict[str, dict[str, int]]:
-    """Return files and documents by agent."""
-    counts: dict[str, dict[str, int]] = {}
+def _root(root: Root, opened: OpenRoot | None, known: Sequence[Record]) -> dict[str, Any]:
+    mine = [record for record in known if opened is not None and record.root == opened.path]
+    return {
+        "path": root.path,
+        "source": root.source,
+        "format": root.format,
+        "exists": opened is not None,
+        "files": sum(bool(record.agent) for record in mine),
+        "documents": sum(record.documents for record in mine),
+        "bytes": sum(r.checkpoint.stamp.size for r in mine if r.checkpoint),
+        "problems": _listed(f"{r.path}: {r.problem}" for r in mine if r.problem),
+    }
+
+
+def agents(known: Iterable[Record]) -> dict[str, dict[str, Any]]:
+    """Return files, documents, and what was left out by record type, for each agent."""
+    counts: dict[str, dict[str, Any]] = {}
     for record in known:
         if record.agent:
-            row = counts.setdefault(record.agent, {"files": 0, "documents": 0})
+            row = counts.setdefault(record.agent, {"files": 0, "documents": 0, "left_out": {}})
             row["files"] += 1
             row["documents"] += record.documents
+            for what, times in record.state.skipped.items():
+                row["left_out"][what] = row["left_out"].get(what, 0) + times
     return dict(sorted(counts.items()))
 
 
 def problems(known: Iterable[Record], unreadable: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each file that is not read as it should be."""
+    """Return a sentence for each file that cannot be read, or holds damaged lines."""
     found = [f"{path}: {reason}" for path, reason in sorted(unreadable.items())]
-    found += [f"{r.path}: {r.problem}" for r in known if r.problem]
-    skipped: dict[tuple[str, str], int] = {}
     for record in known:
-        for what, times in record.state.skipped.items():
-            key = (record.agent, what)
-            skipped[key] = skipped.get(key, 0) + times
-    found += [
-        f"{agent}: {times} records left out: {what}"
-        for (agent, what), times in sorted(skipped.items())
-    ]
+        damaged = sum(record.state.skipped.get(what, 0) for what in DAMAGE)
+        if damaged:
+            found.append(f"{record.path}: {damaged} damaged lines, the others are indexed")
+    return _listed(found)
+
+
+def _listed(sentences: Iterable[str]) -> list[str]:
+    found = list(sentences)
     if len(found) > MAX_PROBLEMS:
         found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
     return found
@@ -82,19 +82,3 @@ def directory_bytes(path: str) -> int:
             except OSError:
                 continue
     return total
-
-
-def sandbox() -> dict[str, bool]:
-    """Return what this process may not do, as it finds out by trying: nothing is taken on trust."""
-    return {
-        "home_read_only": not os.access(os.path.expanduser("~"), os.W_OK),
-        "network_blocked": not _may_open_socket(),
-    }
-
-
-def _may_open_socket() -> bool:
-    try:
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()
-    except OSError:
-        return False
-    return True

@@ -21,7 +21,11 @@ class Talk:
     def __init__(self, path: str, *, greet: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(20)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except BaseException:
+            self.socket.close()
+            raise
         if greet:
             assert "result" in self.ask(HELLO)
 

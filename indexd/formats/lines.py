@@ -21,6 +21,9 @@ Decode = Callable[[bytes | str], Any]
 
 REPAIRED = "repaired line"
 UNREADABLE = "unreadable line"
+TOO_LONG = "line over 16 MiB"
+# What is counted of lines that are damaged, as against records that say nothing to search.
+DAMAGE = frozenset({REPAIRED, UNREADABLE, TOO_LONG})
 
 # The places on a bad line where a whole record may begin that are tried before giving up, and
 # how much text all the tries together may walk through.
