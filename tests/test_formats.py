@@ -15,7 +15,7 @@ from indexd.formats import Format, following
 from indexd.formats.content import MAX_OPEN_CALLS
 from indexd.formats.lines import milliseconds
 from indexd.formats.registry import FORMATS, detect
-from indexd.model import Document, Kind, Message, Rewind, SessionState
+from indexd.model import MAX_TYPE_CHARS, MAX_TYPES, Document, Kind, Message, Rewind, SessionState
 
 DATA = Path(__file__).parent / "data" / "formats"
 SAMPLES = sorted(DATA.glob("*/*.jsonl"))
@@ -302,6 +302,15 @@ def test_no_text_takes_long_to_read(piece: str) -> None:
         (message,) = read(FORMATS[agent], [raw])
         documents(message, 0)
     assert time.process_time() - started < 3
+
+
+def test_types_nobody_knows_are_counted_within_bounds() -> None:
+    state = SessionState()
+    for number in range(MAX_TYPES * 2):
+        FORMATS["claude"].read(line({"type": f"{number} {'x' * 1000}"}), state)
+    assert sum(state.skipped.values()) == MAX_TYPES * 2
+    assert len(state.skipped) == MAX_TYPES + 1
+    assert max(map(len, state.skipped)) == MAX_TYPE_CHARS
 
 
 def test_open_calls_are_bounded_and_answered_ones_forgotten() -> None:
