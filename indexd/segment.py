@@ -12,7 +12,7 @@ build(x + y) == merge([build(x), build(y)]).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -103,6 +103,7 @@ class Segment:
     postings: Postings
     doc_counts: Array  # i64 [file, kind]
     token_counts: Array  # i64 [file, kind]
+    derived: dict[str, Any] = field(default_factory=dict)  # what queries have worked out from it
 
     def __len__(self) -> int:
         return len(self.columns.file)
