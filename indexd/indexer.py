@@ -22,7 +22,7 @@ from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
 from indexd.confine import RootDirectory
-from indexd.discover import skipped
+from indexd.discover import SUBAGENTS, skipped
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
 from indexd.index import Index
@@ -207,9 +207,8 @@ class Indexer:
         """Compare the files of some roots, or of all, with what is known; say if any differed."""
         if roots is None:
             self._open_roots()
-        everything = await self._in_thread(
-            finding.sweep, list(self.opened_roots.values()) if roots is None else roots
-        )
+        chosen = list(self.opened_roots.values()) if roots is None else roots
+        everything = await self._in_thread(finding.sweep, chosen)
         here = {found.candidate.path: found for found in everything}
         differing = [f for p, f in here.items() if f.differs(self.library.get(p))]
         swept = None if roots is None else {root.path for root in roots}
@@ -259,10 +258,12 @@ class Indexer:
                 found |= {f.candidate.path: f for f in finding.below(root, path)}
                 suspects |= {record.path: record for record in self.library.below(path)}
             else:
+                # A session being deleted hides its sub-agents with it.
                 directory = os.path.dirname(path)
-                found |= {f.candidate.path: f for f in finding.around(root, directory)}
-                for known in (*self.library.in_directory(directory), *self.library.below(path)):
-                    suspects[known.path] = known
+                for place in (directory, os.path.join(directory, SUBAGENTS)):
+                    found |= {f.candidate.path: f for f in finding.around(root, place)}
+                    suspects |= {r.path: r for r in self.library.in_directory(place)}
+                suspects |= {record.path: record for record in self.library.below(path)}
         gone = [record for path, record in suspects.items() if path not in found]
         return [f for p, f in found.items() if f.differs(self.library.get(p))], gone
 
