@@ -89,7 +89,7 @@ class Engine:
         await to_thread.run_sync(self._indexer.close)
 
     def _pending(self) -> tuple[int, int]:
-        return self._indexer.files_pending, self._indexer.bytes_pending
+        return len(self._indexer.backlog), self._indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
         return {"files": await self._indexer.reindex(request.path)}

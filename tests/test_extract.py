@@ -156,13 +156,13 @@ def test_deeply_nested_arguments_are_analysed_and_shown() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
 )
 
 
 @settings(max_examples=50)
-@given(st.dictionaries(st.text(alphabet="abc"), json_values))
+@given(st.dictionaries(st.text(alphabet="abc"), json_values, max_size=3))
 def test_shown_arguments_are_the_arguments(arguments: dict[str, Any]) -> None:
     shown = shown_arguments(call("t", arguments), reveal=True)
     cleaned = json.loads(json.dumps(arguments), object_hook=_clean_object)
