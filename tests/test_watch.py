@@ -242,6 +242,35 @@ def test_a_root_moved_away_and_made_again_is_followed(ground: Ground, moved: str
         assert watcher.status()["watched"] == 2
 
 
+@pytest.mark.parametrize("change", ["mkdir", "rename away"])
+def test_a_root_that_comes_or_goes_wakes_the_owner_unasked(ground: Ground, change: str) -> None:
+    root = ground.root / "agent" / "sessions"
+    awake = threading.Event()
+    if change != "mkdir":
+        root.mkdir(parents=True)
+    with ground.watching(root, wake=awake.set) as watcher:
+        awake.clear()
+        if change == "mkdir":
+            root.mkdir(parents=True)
+        else:
+            root.rename(ground.path / "away")
+        assert awake.wait(TIMEOUT)
+        assert watcher.drain() == {str(root)}
+
+
+def test_no_root_is_lost_that_appears_while_it_is_waited_for(ground: Ground) -> None:
+    awake = threading.Event()
+    roots = [ground.path / f"home{n}" / "b" / "c" / "d" / "sessions" for n in range(100)]
+    with ground.watching(*roots, wake=awake.set) as watcher:
+        missing = {str(root) for root in roots}
+        # Another process, so that the watching thread truly runs beside it.
+        subprocess.run(["mkdir", "-p", *roots], check=True)
+        while missing and awake.wait(TIMEOUT):
+            awake.clear()
+            missing -= watcher.drain()
+        assert missing == set()
+
+
 def test_a_directory_waited_in_may_go_and_come_too(ground: Ground) -> None:
     root = ground.root / "agent" / "sessions"
     with ground.watching(root, ground.root / "agent" / "archive") as watcher:
@@ -309,14 +338,17 @@ def test_a_barrier_given_up_by_its_asker_harms_no_other(ground: Ground) -> None:
     with ground.watching() as watcher:
         for _ in range(100):
             watcher.barrier().cancel()
-        assert watcher.barrier().result(TIMEOUT)
-        assert watcher.alive()
+        assert settle(watcher) == set()
 
 
-def test_barriers_survive_the_deletion_of_the_cookie_directory(ground: Ground) -> None:
+@pytest.mark.parametrize("what", ["the cookie", "its directory"])
+def test_barriers_survive_the_deletion_of(ground: Ground, what: str) -> None:
     with ground.watching() as watcher:
         for _ in range(20):
-            shutil.rmtree(ground.cookies)
+            if what == "the cookie":
+                next(ground.cookies.iterdir()).unlink()
+            else:
+                shutil.rmtree(ground.cookies)
             append(ground.root / "s.jsonl")
             assert str(ground.root / "s.jsonl") in settle(watcher)
         assert ground.cookies.stat().st_mode & 0o777 == 0o700
@@ -419,7 +451,8 @@ def test_after_an_overflow_everything_is_looked_at_and_followed(ground: Ground) 
         assert lost_barrier.result(TIMEOUT) is False
         assert str(ground.root) in settle(watcher)
         assert watcher.status()["overflows"] == 1
-        assert {append(ground.root / "lost" / "s.jsonl")} == settle(watcher)
+        files = [ground.root / "lost" / "s.jsonl", ground.root / "s.jsonl"]
+        assert {append(file) for file in files} == settle(watcher)
 
 
 def fill_the_queue(directory: Path) -> None:
