@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -281,7 +282,7 @@ def test_a_directory_waited_in_may_go_and_come_too(ground: Ground) -> None:
         assert {append(root / "s.jsonl")} == settle(watcher)
 
 
-def test_each_root_of_several_is_followed(ground: Ground) -> None:
+def test_each_root_of_several_is_followed_and_no_other(ground: Ground) -> None:
     roots = [ground.path / f"root{n}" for n in range(5)]
     for root in roots[:3]:
         root.mkdir()
@@ -290,6 +291,8 @@ def test_each_root_of_several_is_followed(ground: Ground) -> None:
             root.mkdir()
         settle(watcher)
         assert {append(root / "s.jsonl") for root in roots} == settle(watcher)
+        assert {watcher.mode(str(root)) for root in roots} == {"inotify"}
+        assert watcher.mode(str(ground.root)) == "poll"
 
 
 # --- barriers --------------------------------------------------------------------------------
@@ -381,6 +384,32 @@ def test_without_a_watching_thread_a_barrier_says_so_at_once(ground: Ground) -> 
     assert not watcher.alive()
     assert watcher.mode(str(ground.root)) == "poll"
     assert "ended" in watcher.status()["polled"][str(ground.root)]
+
+
+def test_closing_returns_every_descriptor_even_amid_the_first_walk(ground: Ground) -> None:
+    before = os.listdir("/proc/self/fd")
+    for _ in range(5):
+        walking, go_on = threading.Event(), threading.Event()
+
+        def stall(path: str, walking: threading.Event, go_on: threading.Event) -> bool:
+            walking.set()
+            return not go_on.wait(TIMEOUT)
+
+        watcher = Watcher(
+            [str(ground.root)],
+            str(ground.cookies),
+            lambda: None,
+            excluded=partial(stall, walking=walking, go_on=go_on),
+        )
+        watcher.start()
+        asked = watcher.barrier()
+        assert walking.wait(TIMEOUT)
+        closing = threading.Thread(target=watcher.close)
+        closing.start()
+        go_on.set()
+        closing.join(TIMEOUT)
+        asked.result(TIMEOUT)  # either answer is right, none would be wrong
+    assert os.listdir("/proc/self/fd") == before
 
 
 # --- waking and failing ----------------------------------------------------------------------
