@@ -20,7 +20,7 @@ from indexd.publishing import Publisher
 from indexd.settling import Change, Fetch
 from indexd.tail import Stamp
 from indexd.text import Profile
-from indexd.workers import Worker, WorkerDied
+from indexd.workers import Worker, WorkerDied, WorkerUnusable
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class Backlog:
         self._profile, self._turn = profile, turn
         self._waiting: dict[str, Found] = {}
         self._reading: set[str] = set()
+        self._usable = True
         self._suspect: set[str] = set()
         self._deadly: dict[str, Stamp] = {}
         self._beside = CapacityLimiter(1)
@@ -91,7 +92,7 @@ class Backlog:
             await self._added.wait()
             self._added = anyio.Event()
             while self._waiting:
-                if self.unread_bytes > WORKER_BYTES:
+                if self._usable and self.unread_bytes > WORKER_BYTES:
                     await self._with_workers()
                 for found in self._newest():
                     await self._read_beside(found)
@@ -134,7 +135,7 @@ class Backlog:
 
     async def _feed_a_worker(self) -> None:
         async with Worker() as worker:
-            while batch := self._next_batch():
+            while self._usable and (batch := self._next_batch()):
                 paths = {found.candidate.path for found in batch}
                 self._reading |= paths
                 try:
@@ -162,6 +163,10 @@ class Backlog:
             answer = await worker.read(tasks)
         except WorkerDied as error:
             self._suspect_of(batch, error)
+            return
+        except WorkerUnusable as error:
+            log.warning("reading without workers reason=%s", error)
+            self._usable = False
             return
         async with self._turn:
             missing = await to_thread.run_sync(_missing, batch)

@@ -31,6 +31,7 @@ from indexd.tail import Stamp
 from indexd.text import Profile
 
 HEADER = struct.Struct(">Q")
+READY = HEADER.pack(0)
 # Reading is for later, answering is for now.
 NICE = 5
 
@@ -85,6 +86,8 @@ def main() -> int:
     os.nice(NICE)
     roots: dict[Root, OpenRoot] = {}
     source, sink = sys.stdin.buffer, sys.stdout.buffer
+    sink.write(READY)
+    sink.flush()
     while (body := _received(source)) is not None:
         tasks = [_task(roots, *fields) for fields in _unpacked(body)]
         sink.write(_answer(tasks))
@@ -138,9 +141,7 @@ def _frame(message: object) -> bytes:
 
 
 def _unpacked(body: bytes) -> Any:
-    return msgpack.unpackb(
-        body, unicode_errors="surrogatepass", strict_map_key=False, max_buffer_size=2**31 - 1
-    )
+    return msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False)
 
 
 def _received(source: BinaryIO) -> bytes | None:

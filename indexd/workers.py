@@ -16,6 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from indexd.attending import Task
 from indexd.worker import HEADER, Batch, order, result
 
+ENDED = (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.EndOfStream)
 COMMAND = (sys.executable, "-m", "indexd.worker")
 
 
@@ -26,6 +27,10 @@ class WorkerDied(Exception):
 def count() -> int:
     """Return how many workers this machine can use."""
     return max(1, min(4, os.cpu_count() or 1))
+
+
+class WorkerUnusable(Exception):
+    """Raised when a worker does not even start here."""
 
 
 class Worker:
@@ -47,23 +52,37 @@ class Worker:
             await self._end()
 
     async def read(self, tasks: Sequence[Task]) -> Batch:
-        """Return what came of the files; raises WorkerDied when one of them was too much."""
+        """Return what came of the files.
+
+        Raises WorkerDied when one of them was too much, WorkerUnusable when none starts here.
+        """
         if self._process is None:
-            self._process = await anyio.open_process(
-                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
-            )
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
+            await self._start()
         try:
-            await stdin.send(order(tasks))
-            answer = BufferedByteReceiveStream(stdout)
-            (length,) = HEADER.unpack(await answer.receive_exactly(HEADER.size))
-            body = await answer.receive_exactly(length)
-        except (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.EndOfStream) as error:
+            await self._stdin.send(order(tasks))
+            body = await self._receive()
+        except ENDED as error:
             await self._end()
             raise WorkerDied(f"a worker ended while reading {len(tasks)} files") from error
         return await anyio.to_thread.run_sync(result, body)
+
+    async def _start(self) -> None:
+        try:
+            self._process = await anyio.open_process(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None
+            )
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._stdin = self._process.stdin
+            self._stdout = BufferedByteReceiveStream(self._process.stdout)
+            await self._receive()
+        except (OSError, *ENDED) as error:
+            await self._end()
+            raise WorkerUnusable(f"no worker process starts here: {error}") from error
+
+    async def _receive(self) -> bytes:
+        (length,) = HEADER.unpack(await self._stdout.receive_exactly(HEADER.size))
+        return await self._stdout.receive_exactly(length) if length else b""
 
     async def _end(self) -> None:
         process, self._process = self._process, None
