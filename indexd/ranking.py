@@ -16,7 +16,9 @@ import numpy as np
 from indexd import bm25
 from indexd.index import FileFacts, FileMask, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
-from indexd.segment import Array
+from indexd.coverage import session_masses
+from indexd.plan import Formula, QueryTerm
+from indexd.segment import Array, sort_pairs, term_hash
 
 # Above this many postings, adding into one array of all documents beats sorting ordinals.
 DENSE_POSTINGS = 200_000
@@ -55,13 +57,13 @@ class Ranking(NamedTuple):
     ranked: list[Ranked]
     total: int
     documents: int
-    doc_freqs: dict[bytes, int]
+    doc_freqs: list[int]  # of each query term
 
 
 class Order(NamedTuple):
-    """How to rank: `coverage` is the weight of the share of idf mass found (0: pure BM25)."""
+    """How to rank: by which formula (the default is pure BM25), and what comes first."""
 
-    coverage: float = 0.0
+    formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
 
@@ -71,7 +73,6 @@ class _Matches:
     """What one part holds of the query: per term, ordinals and frequencies that are selected."""
 
     part: Part
-    view: _View
     terms: list[tuple[Array, Array]]
 
 
@@ -97,12 +98,9 @@ class _View:
             docs, tokens = docs[self.files], tokens[self.files]
         return int(docs[:, self.ranks].sum()), int(tokens[:, self.ranks].sum())
 
-    def postings(self, term: bytes) -> tuple[Array, Array]:
-        """Return the selected (ordinals, frequencies) of `term`."""
+    def postings(self, at: int) -> tuple[Array, Array]:
+        """Return the selected (ordinals, frequencies) of the term at dictionary position `at`."""
         segment = self.part.segment
-        at = segment.dictionary.find(term)
-        if at < 0:
-            return _NOTHING
         ordinals, freqs = segment.term_postings(at)
         if self.ranges != [(0, len(segment))]:
             cuts = [ordinals.searchsorted(bounds) for bounds in self.ranges]
@@ -120,9 +118,9 @@ _NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
 def rank(
-    snapshot: Snapshot, terms: Sequence[bytes], selection: Selection, order: Order, top: int
+    snapshot: Snapshot, query: Sequence[QueryTerm], selection: Selection, order: Order, top: int
 ) -> Ranking:
-    """Return the `top` best documents for `terms` among those selected.
+    """Return the `top` best documents for `query` among those selected.
 
     `total` counts every document that holds a term, before the trim by relative score.
     """
@@ -130,16 +128,47 @@ def rank(
     counts = [view.count() for view in views]
     documents = sum(docs for docs, _ in counts)
     average = bm25.average_length(documents, sum(tokens for _, tokens in counts))
-    matches = [_Matches(v.part, v, [v.postings(term) for term in terms]) for v in views]
-    doc_freqs = [sum(len(m.terms[at][0]) for m in matches) for at in range(len(terms))]
-    idfs = [bm25.idf(documents, doc_freq) if doc_freq else 0.0 for doc_freq in doc_freqs]
-    scored = [_score(match, idfs, average, order.coverage) for match in matches]
+    matches = _matches(views, query)
+    doc_freqs = [sum(len(m.terms[at][0]) for m in matches) for at in range(len(query))]
+    weights = [
+        term.weight * bm25.idf(documents, doc_freq) if doc_freq else 0.0
+        for term, doc_freq in zip(query, doc_freqs, strict=True)
+    ]
+    scored = [_score(match, weights, average, order.formula.coverage) for match in matches]
+    if order.formula.session_coverage:
+        _favour_sessions(matches, scored, weights, order.formula.session_coverage)
     return Ranking(
         _best(snapshot, matches, scored, order, top),
         sum(len(ordinals) for ordinals, _ in scored),
         documents,
-        dict(zip(terms, doc_freqs, strict=True)),
+        doc_freqs,
     )
+
+
+def _matches(views: Sequence[_View], query: Sequence[QueryTerm]) -> list[_Matches]:
+    terms = list(dict.fromkeys(term for each in query for term in each.terms))
+    hashes = np.array([term_hash(term) for term in terms], np.uint64)
+    matches = []
+    for view in views:
+        found = view.part.segment.dictionary.find_all(terms, hashes)
+        known = {term: view.postings(at) for term, at in found}
+        groups = [[known[term] for term in each.terms if term in known] for each in query]
+        matches.append(_Matches(view.part, [_together(group) for group in groups]))
+    return matches
+
+
+def _together(found: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the documents that hold any of some terms, their frequencies added up."""
+    if len(found) < 2:
+        return found[0] if found else _NOTHING
+    ordinals, freqs = sort_pairs(
+        np.concatenate([ordinals for ordinals, _ in found]).astype(np.int64),
+        np.concatenate([freqs for _, freqs in found]).astype(np.int64),
+    )
+    if not len(ordinals):
+        return _NOTHING
+    first = np.flatnonzero(np.diff(ordinals, prepend=-1))
+    return ordinals[first], np.add.reduceat(freqs, first)
 
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> _View:
@@ -226,7 +255,7 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
 
 
 def _score(
-    match: _Matches, idfs: Sequence[float], average: float, coverage: float
+    match: _Matches, weights: Sequence[float], average: float, coverage: float
 ) -> tuple[Array, Array]:
     """Return (ordinals, scores) of the documents of one part that hold any term."""
     found = [ordinals for ordinals, _ in match.terms if len(ordinals)]
@@ -246,13 +275,29 @@ def _score(
         positions = [documents.searchsorted(ordinals) for ordinals, _ in match.terms]
     scores = np.zeros(len(documents))
     mass = np.zeros(len(documents))
-    for at, idf, (ordinals, freqs) in zip(positions, idfs, match.terms, strict=True):
-        scores[at] += bm25.weights(freqs, lengths[ordinals], average, idf)
-        mass[at] += idf
-    total = sum(idfs)
-    if coverage and total:
-        scores *= 1 + coverage * (mass / total)
+    for at, weight, (ordinals, freqs) in zip(positions, weights, match.terms, strict=True):
+        scores[at] += bm25.weights(freqs, lengths[ordinals], average, weight)
+        mass[at] += weight
+    if coverage:
+        scores *= 1 + coverage * (mass / sum(weights))
     return documents, scores
+
+
+def _favour_sessions(
+    matches: Sequence[_Matches],
+    scored: Sequence[tuple[Array, Array]],
+    weights: Sequence[float],
+    gain: float,
+) -> None:
+    """Raise each score by the share of the query that its session holds, wherever it is stored."""
+    files = [match.part.segment.columns.file for match in matches]
+    held = [
+        [files[n][ordinals] for ordinals, _ in match.terms] for n, match in enumerate(matches)
+    ]
+    masses = session_masses([m.part.segment.file_ids for m in matches], held, weights)
+    total = sum(weights)
+    for file, mass, (documents, scores) in zip(files, masses, scored, strict=True):
+        scores *= 1 + gain * (mass[file[documents]] / total)
 
 
 def _best(

@@ -11,7 +11,7 @@ build(x + y) == merge([build(x), build(y)]).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -63,6 +63,16 @@ class Dictionary:
         if at == len(self.hashes) or self.hashes[at] != wanted or self.term(at) != term:
             return -1
         return at
+
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[bytes, int]]:
+        """Yield each of `terms` that is here, and its position; `hashes` (u64) are theirs."""
+        at = self.hashes.searchsorted(hashes)
+        at[at == len(self.hashes)] = 0
+        equal = self.hashes[at] == hashes if len(self.hashes) else np.zeros(len(at), bool)
+        for number in np.flatnonzero(equal).tolist():
+            place = int(at[number])
+            if self.term(place) == terms[number]:
+                yield terms[number], place
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
