@@ -23,6 +23,8 @@ from indexd.text import Profile
 # Sessions that share this much are copies of each other: forks, resumes, runs of one recipe.
 SHARED_BEGINNING = 4
 SHARED_MESSAGES = 5
+# What an agent says last in a turn of this many documents sums it up.
+RECAP_DOCUMENTS = 6
 
 
 class Session(NamedTuple):
@@ -69,20 +71,33 @@ class Home:
         ]
 
     @cached_property
+    def recaps(self) -> list[tuple[int, str]]:
+        """Return session numbers and what an agent said at the end of a turn's work there."""
+        return [
+            (number, document.text)
+            for number, session in enumerate(self.sessions)
+            for document in _turn_ends(session.searched)
+        ]
+
+    @cached_property
     def searched(self) -> list[tuple[Key, str]]:
-        """Return key and text of every document of the default kinds."""
+        """Return key and text of every document of the default kinds but the recaps."""
+        left_out = {text for _, text in self.recaps}
         return [
             (Key(number, d.message_index, d.kind), d.text)
             for number, session in enumerate(self.sessions)
             for d in session.searched
+            if d.text not in left_out
         ]
 
     def snapshot(self, profile: Profile) -> Snapshot:
         """Return the index of all documents; a session's file id is its number."""
+        left_out = {text for _, text in self.recaps}
         entries = [
             Entry(number, d)
             for number, session in enumerate(self.sessions)
             for d in session.documents
+            if d.text not in left_out
         ]
         index = Index()
         facts = [s.facts._replace(file_id=n) for n, s in enumerate(self.sessions)]
@@ -117,6 +132,17 @@ def _family_names(session: Session, cluster: int) -> list[tuple[str, object]]:
     facts = session.facts
     ids = [each for each in (facts.session_id, facts.parent) if each]
     return [("cluster", cluster), *(("id", each) for each in ids)]
+
+
+def _turn_ends(documents: Iterable[Document]) -> Iterable[Document]:
+    turn: list[Document] = []
+    for document in (*documents, Document(Kind.USER_TEXT, "", 0)):
+        if document.kind is not Kind.USER_TEXT:
+            turn.append(document)
+            continue
+        if len(turn) >= RECAP_DOCUMENTS and turn[-1].kind is Kind.ASSISTANT_TEXT:
+            yield turn[-1]
+        turn = []
 
 
 def _digests(session: Session) -> list[int]:

@@ -18,7 +18,7 @@ from ranking_home import Home, Key, digest
 from indexd.model import Kind
 from indexd.text import CJK
 
-SESSION_SETS = ("title", "compact")
+SESSION_SETS = ("title", "compact", "recap")
 MESSAGE_SETS = ("error", "ident", "prompt", "cjk")
 MOST_MESSAGES = 12
 MOST_HOLDERS = 40
@@ -35,6 +35,7 @@ _HEADING = re.compile(
     r"|<\w+>|\*\*[^*\n]+\*\*:?)\s*$",
     re.MULTILINE,
 )
+_MARKUP = re.compile(r"```.*?```|[*#`|]", re.DOTALL)
 _SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|$)", re.DOTALL)
 _IDENTIFIER = re.compile(
     r"\b(?:[A-Za-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+|(?:[A-Z][a-z0-9]+){2,})\b"
@@ -72,6 +73,7 @@ def make_queries(home: Home) -> list[Query]:
     makers: dict[str, Callable[[Home], Iterator[Found]]] = {
         "title": _titles,
         "compact": _summaries,
+        "recap": _recaps,
         "error": _errors,
         "ident": _identifiers,
         "prompt": _prompts,
@@ -119,6 +121,16 @@ def _summaries(home: Home) -> Iterator[Found]:
             if document.kind is Kind.SUMMARY:
                 for sentence in _first_sentences(document.text):
                     owners[sentence].add(number)
+    yield from _described(home, owners, least=5)
+
+
+def _recaps(home: Home) -> Iterator[Found]:
+    owners = defaultdict(set)
+    for number, text in home.recaps:
+        for sentence in _SENTENCE.findall(_SPACE.sub(" ", _MARKUP.sub(" ", text))):
+            if len(_content(sentence)) >= 5:
+                owners[sentence.strip()[:300]].add(number)
+                break
     yield from _described(home, owners, least=5)
 
 

@@ -28,7 +28,7 @@ from indexd.ranking import Order, Selection, rank
 from indexd.text import Profile
 
 # How deep an engine is asked, in documents; what lies deeper counts as not found.
-DEPTH = 1000
+DEPTH = 300
 RESAMPLES = 2000
 # Each step adds to the one before; the last is profile `code`.
 LADDER = ("sum", "coverage", "stop words", "stems", "session coverage", "joined")
