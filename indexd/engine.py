@@ -64,6 +64,10 @@ class Engine:
         await to_thread.run_sync(self._store.start)
         await self._indexer.run(task_status=task_status)
 
+    async def worked_off(self) -> None:
+        """Return once every file that is there has been read."""
+        await self._indexer.worked_off()
+
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
         return self._indexer.healthy()
@@ -85,7 +89,7 @@ class Engine:
         await to_thread.run_sync(self._indexer.close)
 
     def _pending(self) -> tuple[int, int]:
-        return self._indexer.files_pending, self._indexer.bytes_pending
+        return len(self._indexer.backlog), self._indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
         return {"files": await self._indexer.reindex(request.path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -95,7 +96,9 @@ def _seen(root: OpenRoot, candidate: Candidate) -> Iterator[Found]:
 
 
 def _stamp(path: str) -> Stamp | None:
+    """Return the stamp of a plain file; None for a link, a pipe, a directory, or nothing."""
     try:
-        return Stamp.of(os.stat(path, follow_symlinks=False))
+        status = os.stat(path, follow_symlinks=False)
     except OSError:
         return None
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None

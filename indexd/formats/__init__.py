@@ -15,7 +15,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping
 
-from indexd.formats.lines import Record, objects
+from indexd.formats.lines import Decode, Record, decode, objects
 from indexd.model import Message, Rewind, SessionState
 
 Item = Message | Rewind
@@ -33,6 +33,8 @@ class Format:
     paths: re.Pattern[str] = re.compile(r"(?!)")
     # Types of records that are left out unparsed, where a line begins with its type.
     left_out: frozenset[bytes] = frozenset()
+    # Decodes a line; a format of which most fields are unwanted names the others.
+    decode: Decode = staticmethod(decode)
 
     def default_roots(self, environment: Mapping[str, str], home: str) -> list[str]:
         """Return the directories this agent keeps sessions in, existing or not."""
@@ -71,7 +73,7 @@ class Format:
             return []
         items: list[Item] = []
         index = state.next_index
-        for record in objects(line, state):
+        for record in objects(line, state, self.decode):
             for item in self.items(record, state, index):
                 items.append(item)
                 index = following(item, index)
