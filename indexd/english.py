@@ -23,14 +23,15 @@ MIN_STEM, MAX_WORD = 3, 24
 # differ by these alone. The last letter of a stem may be doubled before a vowel (run, running),
 # and a stem's last i stands for y (tri, trying).
 _ENDINGS = (
-    "", "s", "e", "es", "ed", "d", "ing", "ings", "er", "ers", "or", "ors", "ion", "ions", "ation",
-    "ations", "ate", "ates", "ated", "ating", "ator", "ators", "ative", "al", "als", "ally", "ly",
-    "ely", "ive", "ives", "ively", "able", "ably", "ability", "ible", "ibility", "ent", "ents",
-    "ently", "ence", "ences", "ency", "ant", "antly", "ance", "ances", "ic", "ics", "ical", "ically",
-    "ity", "ities", "ize", "izes", "ized", "izing", "izer", "ization", "ise", "ised", "ising",
-    "ful", "fully", "ment", "ments", "ement", "ements", "ness", "eness", "ous", "ously", "ional",
-    "y", "ication", "ications", "ered", "ering", "ism", "ist",
-)  # fmt: skip
+    *("", "s", "e", "es", "ed", "d", "ing", "ings", "er", "ers", "or", "ors", "y", "ly", "ely"),
+    *("ion", "ions", "ional", "ation", "ations", "ication", "ications"),
+    *("ate", "ates", "ated", "ating", "ator", "ators", "ative"),
+    *("al", "als", "ally", "ive", "ives", "ively", "ic", "ics", "ical", "ically", "ity", "ities"),
+    *("able", "ably", "ability", "ible", "ibility", "ful", "fully", "ous", "ously"),
+    *("ent", "ents", "ently", "ence", "ences", "ency", "ant", "antly", "ance", "ances"),
+    *("ize", "izes", "ized", "izing", "izer", "ization", "ise", "ised", "ising", "ism", "ist"),
+    *("ment", "ments", "ement", "ements", "ness", "eness", "ered", "ering"),
+)
 _DOUBLING = ("ed", "ing", "er", "ers", "y", "able")
 _AFTER_Y = ("y", "ys", "ying", "yer", "yers")
 

@@ -7,7 +7,7 @@ that only hold a sentence together count less.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,10 +19,21 @@ JOINED_WORDS = (2, 3)
 
 
 class QueryTerm(NamedTuple):
-    """One thing that is asked for: any of `terms`, their frequencies added up, at `weight`."""
+    """One thing that is asked for: any of `terms`, their frequencies added up, at `weight`.
+
+    The first `known` of the terms are asked for on their own as well: the group counts only
+    where another of them occurs in what is searched.
+    """
 
     terms: tuple[bytes, ...]
     weight: float = 1.0
+    known: int = 0
+
+    def among(self, occurring: Set[bytes]) -> list[bytes]:
+        """Return those of the terms that count where `occurring` are all that occur."""
+        if self.known and occurring.isdisjoint(self.terms[self.known :]):
+            return []
+        return [term for term in self.terms if term in occurring]
 
 
 class Formula(NamedTuple):
@@ -56,7 +67,7 @@ def plan(query: str, profile: Profile, formula: Formula) -> list[QueryTerm]:
         extra = (term for term in _joined_neighbours(query) if term not in known)
         terms += [QueryTerm((term,), formula.joined) for term in dict.fromkeys(extra)]
     if formula.stems:
-        terms += [QueryTerm(group, formula.stems) for group in _stem_groups(words)]
+        terms += _stem_groups(words, formula.stems)
     return terms
 
 
@@ -82,10 +93,10 @@ def _joined(raws: Iterable[bytes]) -> Iterator[bytes]:
         yield whole
 
 
-def _stem_groups(words: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
+def _stem_groups(words: Iterable[bytes], weight: float) -> Iterator[QueryTerm]:
     groups: dict[str, list[bytes]] = {}
     for word in words:
         if word not in STOP_WORDS and (of_word := stem(word)):
             groups.setdefault(of_word, []).append(word)
-    for each, asked in groups.items():
-        yield tuple(dict.fromkeys((*asked, *forms(each))))
+    for of_words, asked in groups.items():
+        yield QueryTerm(tuple(dict.fromkeys((*asked, *forms(of_words)))), weight, len(asked))

@@ -16,12 +16,9 @@ import numpy as np
 from indexd import bm25
 from indexd.index import FileFacts, FileMask, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
-from indexd.coverage import session_masses
 from indexd.plan import Formula, QueryTerm
-from indexd.segment import Array, sort_pairs, term_hash
-
-# Above this many postings, adding into one array of all documents beats sorting ordinals.
-DENSE_POSTINGS = 200_000
+from indexd.scoring import NOTHING, Matches, Scored, score, together
+from indexd.segment import Array, term_hash
 
 
 class FileFilter(NamedTuple):
@@ -69,14 +66,6 @@ class Order(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Matches:
-    """What one part holds of the query: per term, ordinals and frequencies that are selected."""
-
-    part: Part
-    terms: list[tuple[Array, Array]]
-
-
-@dataclass(slots=True, eq=False)
 class _View:
     """A selection as seen in one part: ranges of ordinals, and masks where they are needed."""
 
@@ -104,17 +93,14 @@ class _View:
         ordinals, freqs = segment.term_postings(at)
         if self.ranges != [(0, len(segment))]:
             cuts = [ordinals.searchsorted(bounds) for bounds in self.ranges]
-            ordinals = np.concatenate([_NOTHING[0], *(ordinals[a:b] for a, b in cuts)])
-            freqs = np.concatenate([_NOTHING[1], *(freqs[a:b] for a, b in cuts)])
+            ordinals = np.concatenate([NOTHING[0], *(ordinals[a:b] for a, b in cuts)])
+            freqs = np.concatenate([NOTHING[1], *(freqs[a:b] for a, b in cuts)])
         mask = None
         if self.documents is not None:
             mask = self.documents[ordinals]
         elif self.files is not None:
             mask = self.files[segment.columns.file[ordinals]]
         return (ordinals, freqs) if mask is None else (ordinals[mask], freqs[mask])
-
-
-_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
 def rank(
@@ -134,9 +120,7 @@ def rank(
         term.weight * bm25.idf(documents, doc_freq) if doc_freq else 0.0
         for term, doc_freq in zip(query, doc_freqs, strict=True)
     ]
-    scored = [_score(match, weights, average, order.formula.coverage) for match in matches]
-    if order.formula.session_coverage:
-        _favour_sessions(matches, scored, weights, order.formula.session_coverage)
+    scored = score(matches, weights, average, order.formula)
     return Ranking(
         _best(snapshot, matches, scored, order, top),
         sum(len(ordinals) for ordinals, _ in scored),
@@ -145,30 +129,24 @@ def rank(
     )
 
 
-def _matches(views: Sequence[_View], query: Sequence[QueryTerm]) -> list[_Matches]:
+def _matches(views: Sequence[_View], query: Sequence[QueryTerm]) -> list[Matches]:
+    """Return what each view holds of each query term."""
     terms = list(dict.fromkeys(term for each in query for term in each.terms))
     hashes = np.array([term_hash(term) for term in terms], np.uint64)
-    matches = []
-    for view in views:
-        found = view.part.segment.dictionary.find_all(terms, hashes)
-        known = {term: view.postings(at) for term, at in found}
-        groups = [[known[term] for term in each.terms if term in known] for each in query]
-        matches.append(_Matches(view.part, [_together(group) for group in groups]))
-    return matches
-
-
-def _together(found: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the documents that hold any of some terms, their frequencies added up."""
-    if len(found) < 2:
-        return found[0] if found else _NOTHING
-    ordinals, freqs = sort_pairs(
-        np.concatenate([ordinals for ordinals, _ in found]).astype(np.int64),
-        np.concatenate([freqs for _, freqs in found]).astype(np.int64),
-    )
-    if not len(ordinals):
-        return _NOTHING
-    first = np.flatnonzero(np.diff(ordinals, prepend=-1))
-    return ordinals[first], np.add.reduceat(freqs, first)
+    found = [
+        {
+            terms[number]: postings
+            for number, at in view.part.segment.dictionary.find_all(terms, hashes)
+            if len((postings := view.postings(at))[0])
+        }
+        for view in views
+    ]
+    occurring = frozenset().union(*found)
+    wanted = [each.among(occurring) for each in query]
+    return [
+        Matches(view.part, [together([held[t] for t in which if t in held]) for which in wanted])
+        for view, held in zip(views, found, strict=True)
+    ]
 
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> _View:
@@ -254,56 +232,10 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
     return times
 
 
-def _score(
-    match: _Matches, weights: Sequence[float], average: float, coverage: float
-) -> tuple[Array, Array]:
-    """Return (ordinals, scores) of the documents of one part that hold any term."""
-    found = [ordinals for ordinals, _ in match.terms if len(ordinals)]
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0)
-    lengths = match.part.segment.columns.length
-    if sum(map(len, found)) > DENSE_POSTINGS:
-        touched = np.zeros(len(match.part.segment), bool)
-        for ordinals in found:
-            touched[ordinals] = True
-        documents = np.flatnonzero(touched)
-        place = np.empty(len(touched), np.int64)
-        place[documents] = np.arange(len(documents))
-        positions = [place[ordinals] for ordinals, _ in match.terms]
-    else:
-        documents = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-        positions = [documents.searchsorted(ordinals) for ordinals, _ in match.terms]
-    scores = np.zeros(len(documents))
-    mass = np.zeros(len(documents))
-    for at, weight, (ordinals, freqs) in zip(positions, weights, match.terms, strict=True):
-        scores[at] += bm25.weights(freqs, lengths[ordinals], average, weight)
-        mass[at] += weight
-    if coverage:
-        scores *= 1 + coverage * (mass / sum(weights))
-    return documents, scores
-
-
-def _favour_sessions(
-    matches: Sequence[_Matches],
-    scored: Sequence[tuple[Array, Array]],
-    weights: Sequence[float],
-    gain: float,
-) -> None:
-    """Raise each score by the share of the query that its session holds, wherever it is stored."""
-    files = [match.part.segment.columns.file for match in matches]
-    held = [
-        [files[n][ordinals] for ordinals, _ in match.terms] for n, match in enumerate(matches)
-    ]
-    masses = session_masses([m.part.segment.file_ids for m in matches], held, weights)
-    total = sum(weights)
-    for file, mass, (documents, scores) in zip(files, masses, scored, strict=True):
-        scores *= 1 + gain * (mass[file[documents]] / total)
-
-
 def _best(
     snapshot: Snapshot,
-    matches: Sequence[_Matches],
-    scored: Sequence[tuple[Array, Array]],
+    matches: Sequence[Matches],
+    scored: Sequence[Scored],
     order: Order,
     top: int,
 ) -> list[Ranked]:
@@ -331,7 +263,7 @@ def _best(
 
 
 def _times(
-    snapshot: Snapshot, matches: Sequence[_Matches], numbers: Array, ordinals: Array
+    snapshot: Snapshot, matches: Sequence[Matches], numbers: Array, ordinals: Array
 ) -> Array:
     times = np.zeros(len(ordinals), np.int64)
     for number, match in enumerate(matches):
@@ -342,7 +274,7 @@ def _times(
 
 def _rows(
     snapshot: Snapshot,
-    matches: Sequence[_Matches],
+    matches: Sequence[Matches],
     scores: Array,
     numbers: Array,
     ordinals: Array,

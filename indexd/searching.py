@@ -70,7 +70,9 @@ class Searcher:
             self._hit(snapshot, request, number, ranked)
             for number, ranked in enumerate(page, start=request.offset + 1)
         ]
-        warnings = [] if hits else explain.nothing(snapshot, request, selection, terms, words, found)
+        warnings: list[str] = []
+        if not hits:
+            warnings = explain.nothing(snapshot, request, selection, terms, words, found)
         return {"hits": hits, "total": found.total, "warnings": warnings}
 
     def _hit(

@@ -64,15 +64,13 @@ class Dictionary:
             return -1
         return at
 
-    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[bytes, int]]:
-        """Yield each of `terms` that is here, and its position; `hashes` (u64) are theirs."""
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[int, int]]:
+        """Yield (number in `terms`, position) of those that are here; `hashes` (u64) are theirs."""
         at = self.hashes.searchsorted(hashes)
-        at[at == len(self.hashes)] = 0
-        equal = self.hashes[at] == hashes if len(self.hashes) else np.zeros(len(at), bool)
-        for number in np.flatnonzero(equal).tolist():
-            place = int(at[number])
-            if self.term(place) == terms[number]:
-                yield terms[number], place
+        inside = np.flatnonzero(at < len(self.hashes))
+        for number in inside[self.hashes[at[inside]] == hashes[inside]].tolist():
+            if self.term(at[number]) == terms[number]:
+                yield number, int(at[number])
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""

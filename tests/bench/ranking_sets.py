@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ranking_home import Home, Key, digest
 
+from indexd.english import STOP_WORDS
 from indexd.model import Kind
 from indexd.text import CJK
 
@@ -45,13 +46,7 @@ _CJK_RUN = re.compile(f"[{CJK}]+")
 _VARYING = re.compile(
     r"(?:~|\.{0,2})?(?:/[\w.@+-]+)+/?|\b0x[0-9a-f]+\b|\b[0-9a-f]{7,}\b|\b\w*\d[\w.:-]*|[\"'`<>\[\]]"
 )
-_COMMON = frozenset(
-    "a about after all also an and any are as at be because been before being but by can could did"
-    " do does done for from get got had has have he her here his how i if in into is it its just"
-    " let me more most my no not now of on one only or other our out over please should so some"
-    " such than that the their them then there these they this to too under up use used user using"
-    " was we were what when where which while who why will with would you your".split()
-)
+_COMMON = STOP_WORDS | {"get", "got", "let", "new", "now", "one", "please", "use", "used", "user"}
 
 
 class Query(NamedTuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -225,7 +226,7 @@ def main() -> None:
     print(f"{len(home.sessions)} sessions, {len(home.searched)} documents, "
           f"{len(set(home.clusters))} clusters of alike sessions")  # fmt: skip
     table = measure(home)
-    steps = [("seed", LADDER[0]), *zip(LADDER, LADDER[1:], strict=False)]
+    steps = [("seed", LADDER[0]), *pairwise(LADDER)]
     report(table, [tuple(pair) for pair in arguments.compare] or [*steps, ("fts5 porter", "code")])
 
 
