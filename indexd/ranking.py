@@ -16,10 +16,9 @@ import numpy as np
 from indexd import bm25
 from indexd.index import FileFacts, FileMask, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
-from indexd.segment import Array
-
-# Above this many postings, adding into one array of all documents beats sorting ordinals.
-DENSE_POSTINGS = 200_000
+from indexd.plan import Formula, QueryTerm
+from indexd.scoring import NOTHING, Matches, Scored, score, together
+from indexd.segment import Array, term_hash
 
 
 class FileFilter(NamedTuple):
@@ -55,24 +54,15 @@ class Ranking(NamedTuple):
     ranked: list[Ranked]
     total: int
     documents: int
-    doc_freqs: dict[bytes, int]
+    doc_freqs: list[int]  # of each query term
 
 
 class Order(NamedTuple):
-    """How to rank: `coverage` is the weight of the share of idf mass found (0: pure BM25)."""
+    """How to rank: by which formula (the default is pure BM25), and what comes first."""
 
-    coverage: float = 0.0
+    formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
-
-
-@dataclass(slots=True, eq=False)
-class _Matches:
-    """What one part holds of the query: per term, ordinals and frequencies that are selected."""
-
-    part: Part
-    view: _View
-    terms: list[tuple[Array, Array]]
 
 
 @dataclass(slots=True, eq=False)
@@ -97,17 +87,14 @@ class _View:
             docs, tokens = docs[self.files], tokens[self.files]
         return int(docs[:, self.ranks].sum()), int(tokens[:, self.ranks].sum())
 
-    def postings(self, term: bytes) -> tuple[Array, Array]:
-        """Return the selected (ordinals, frequencies) of `term`."""
+    def postings(self, at: int) -> tuple[Array, Array]:
+        """Return the selected (ordinals, frequencies) of the term at dictionary position `at`."""
         segment = self.part.segment
-        at = segment.dictionary.find(term)
-        if at < 0:
-            return _NOTHING
         ordinals, freqs = segment.term_postings(at)
         if self.ranges != [(0, len(segment))]:
             cuts = [ordinals.searchsorted(bounds) for bounds in self.ranges]
-            ordinals = np.concatenate([_NOTHING[0], *(ordinals[a:b] for a, b in cuts)])
-            freqs = np.concatenate([_NOTHING[1], *(freqs[a:b] for a, b in cuts)])
+            ordinals = np.concatenate([NOTHING[0], *(ordinals[a:b] for a, b in cuts)])
+            freqs = np.concatenate([NOTHING[1], *(freqs[a:b] for a, b in cuts)])
         mask = None
         if self.documents is not None:
             mask = self.documents[ordinals]
@@ -116,13 +103,10 @@ class _View:
         return (ordinals, freqs) if mask is None else (ordinals[mask], freqs[mask])
 
 
-_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
-
-
 def rank(
-    snapshot: Snapshot, terms: Sequence[bytes], selection: Selection, order: Order, top: int
+    snapshot: Snapshot, query: Sequence[QueryTerm], selection: Selection, order: Order, top: int
 ) -> Ranking:
-    """Return the `top` best documents for `terms` among those selected.
+    """Return the `top` best documents for `query` among those selected.
 
     `total` counts every document that holds a term, before the trim by relative score.
     """
@@ -130,16 +114,39 @@ def rank(
     counts = [view.count() for view in views]
     documents = sum(docs for docs, _ in counts)
     average = bm25.average_length(documents, sum(tokens for _, tokens in counts))
-    matches = [_Matches(v.part, v, [v.postings(term) for term in terms]) for v in views]
-    doc_freqs = [sum(len(m.terms[at][0]) for m in matches) for at in range(len(terms))]
-    idfs = [bm25.idf(documents, doc_freq) if doc_freq else 0.0 for doc_freq in doc_freqs]
-    scored = [_score(match, idfs, average, order.coverage) for match in matches]
+    matches = _matches(views, query)
+    doc_freqs = [sum(len(m.terms[at][0]) for m in matches) for at in range(len(query))]
+    weights = [
+        term.weight * bm25.idf(documents, doc_freq) if doc_freq else 0.0
+        for term, doc_freq in zip(query, doc_freqs, strict=True)
+    ]
+    scored = score(matches, weights, average, order.formula)
     return Ranking(
         _best(snapshot, matches, scored, order, top),
         sum(len(ordinals) for ordinals, _ in scored),
         documents,
-        dict(zip(terms, doc_freqs, strict=True)),
+        doc_freqs,
     )
+
+
+def _matches(views: Sequence[_View], query: Sequence[QueryTerm]) -> list[Matches]:
+    """Return what each view holds of each query term."""
+    terms = list(dict.fromkeys(term for each in query for term in each.terms))
+    hashes = np.array([term_hash(term) for term in terms], np.uint64)
+    found = [
+        {
+            terms[number]: postings
+            for number, at in view.part.segment.dictionary.find_all(terms, hashes)
+            if len((postings := view.postings(at))[0])
+        }
+        for view in views
+    ]
+    occurring = frozenset().union(*found)
+    wanted = [each.among(occurring) for each in query]
+    return [
+        Matches(view.part, [together([held[t] for t in which if t in held]) for which in wanted])
+        for view, held in zip(views, found, strict=True)
+    ]
 
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> _View:
@@ -225,40 +232,10 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
     return times
 
 
-def _score(
-    match: _Matches, idfs: Sequence[float], average: float, coverage: float
-) -> tuple[Array, Array]:
-    """Return (ordinals, scores) of the documents of one part that hold any term."""
-    found = [ordinals for ordinals, _ in match.terms if len(ordinals)]
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0)
-    lengths = match.part.segment.columns.length
-    if sum(map(len, found)) > DENSE_POSTINGS:
-        touched = np.zeros(len(match.part.segment), bool)
-        for ordinals in found:
-            touched[ordinals] = True
-        documents = np.flatnonzero(touched)
-        place = np.empty(len(touched), np.int64)
-        place[documents] = np.arange(len(documents))
-        positions = [place[ordinals] for ordinals, _ in match.terms]
-    else:
-        documents = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-        positions = [documents.searchsorted(ordinals) for ordinals, _ in match.terms]
-    scores = np.zeros(len(documents))
-    mass = np.zeros(len(documents))
-    for at, idf, (ordinals, freqs) in zip(positions, idfs, match.terms, strict=True):
-        scores[at] += bm25.weights(freqs, lengths[ordinals], average, idf)
-        mass[at] += idf
-    total = sum(idfs)
-    if coverage and total:
-        scores *= 1 + coverage * (mass / total)
-    return documents, scores
-
-
 def _best(
     snapshot: Snapshot,
-    matches: Sequence[_Matches],
-    scored: Sequence[tuple[Array, Array]],
+    matches: Sequence[Matches],
+    scored: Sequence[Scored],
     order: Order,
     top: int,
 ) -> list[Ranked]:
@@ -286,7 +263,7 @@ def _best(
 
 
 def _times(
-    snapshot: Snapshot, matches: Sequence[_Matches], numbers: Array, ordinals: Array
+    snapshot: Snapshot, matches: Sequence[Matches], numbers: Array, ordinals: Array
 ) -> Array:
     times = np.zeros(len(ordinals), np.int64)
     for number, match in enumerate(matches):
@@ -297,7 +274,7 @@ def _times(
 
 def _rows(
     snapshot: Snapshot,
-    matches: Sequence[_Matches],
+    matches: Sequence[Matches],
     scores: Array,
     numbers: Array,
     ordinals: Array,

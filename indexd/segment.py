@@ -11,7 +11,7 @@ build(x + y) == merge([build(x), build(y)]).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -63,6 +63,14 @@ class Dictionary:
         if at == len(self.hashes) or self.hashes[at] != wanted or self.term(at) != term:
             return -1
         return at
+
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[int, int]]:
+        """Yield (number in `terms`, position) of those that are here; `hashes` (u64) are theirs."""
+        at = self.hashes.searchsorted(hashes)
+        inside = np.flatnonzero(at < len(self.hashes))
+        for number in inside[self.hashes[at[inside]] == hashes[inside]].tolist():
+            if self.term(at[number]) == terms[number]:
+                yield number, int(at[number])
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
