@@ -1,27 +1,28 @@
-"""What one part of the index holds of a query term: a list of postings, or a row of all documents.
+"""What a part of the index holds of each query term: a list of postings, or a row of documents.
 
-Either says how many documents hold the term, how often given documents hold it, and what it may
-add to the score of each.
+Either says how many selected documents hold the term, how often given documents hold it, what it
+may add to the score of each, and which files it occurs in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from indexd import impact
 from indexd.bm25 import K1
-from indexd.impact import Row
-from indexd.segment import Array
+from indexd.plan import QueryTerm
+from indexd.segment import Array, term_hash
 from indexd.selection import View
 
 
 class Listed:
-    """The selected postings of a term."""
+    """The selected postings of a query term."""
 
-    def __init__(self, ordinals: Array, freqs: Array) -> None:
-        self.ordinals, self.freqs = ordinals, freqs
+    def __init__(self, view: View, ordinals: Array, freqs: Array) -> None:
+        self._view, self.ordinals, self.freqs = view, ordinals, freqs
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -35,61 +36,151 @@ class Listed:
         found: Array = self.freqs[place] * (self.ordinals[place] == documents)
         return found
 
-    def add(self, bounds: Array, view: View, weight: float, average: float) -> None:
+    def add(self, bounds: Array, weight: float, average: float) -> None:
         """Add to each document's bound (u16) what the term may add to its score."""
-        segment = view.part.segment
+        segment = self._view.part.segment
         table = np.ceil(impact.saturations(average) * weight).astype(np.uint16)
-        lengths = impact.length_classes(segment)
         at = self.ordinals.astype(np.int64)
-        np.add.at(bounds, at, table[impact.classes(self.freqs, lengths[at])])
+        np.add.at(bounds, at, table[impact.classes(segment, at, self.freqs)])
+
+    def files(self) -> Array:
+        """Return the boolean per file of the part: whether a selected document holds the term."""
+        segment = self._view.part.segment
+        held = np.zeros(len(segment.file_ids), bool)
+        held[segment.columns.file[self.ordinals]] = True
+        return held
+
+    def impacts(self) -> Array:
+        """Return the impact on each document of the part (u8)."""
+        segment = self._view.part.segment
+        impacts = np.zeros(len(segment), np.uint8)
+        impacts[self.ordinals] = impact.of_postings(segment, self.ordinals, self.freqs)
+        return impacts
 
 
 class Rowed:
-    """A term that so many documents hold that it has a row."""
+    """A query term that many documents hold: the sum of some terms, at least one with a row."""
 
-    def __init__(self, row: Row, view: View) -> None:
-        self._row, self._view = row, view
-        self._count = _selected(row.impacts, view)
+    def __init__(self, view: View, terms: Sequence[_Frequent | Listed], impacts: Array) -> None:
+        self._view, self._terms, self._impacts = view, terms, impacts
+        self._count = _count(view, impacts)
 
     def __len__(self) -> int:
         return self._count
 
     def at(self, documents: Array) -> Array:
         """Return how often each of some selected documents holds the term."""
-        freqs: Array = self._row.freqs[documents]
+        found: Array = self._terms[0].at(documents)
+        for other in self._terms[1:]:
+            found = found.astype(np.uint32) + other.at(documents)
+        return found
+
+    def add(self, bounds: Array, weight: float, average: float) -> None:
+        """Add to each document's bound (u16) what the term may add to its score."""
+        most = weight * (K1 + 1) * impact.excess(self._view.part.segment, average)
+        unit = np.uint16(np.ceil(most / impact.FULL))
+        for start, stop in self._view.ranges:
+            bounds[start:stop] += np.multiply(self._impacts[start:stop], unit, dtype=np.uint16)
+
+    def files(self) -> Array:
+        """Return the boolean per file of the part: whether a selected document holds the term."""
+        segment = self._view.part.segment
+        held = np.zeros(len(segment.file_ids), bool)
+        for start, stop in self._view.ranges:
+            here = self._impacts[start:stop] > 0
+            if self._view.mask is not None:
+                here &= self._view.mask[start:stop]
+            held[segment.columns.file[start:stop][here]] = True
+        return held
+
+
+class _Frequent(NamedTuple):
+    """One term that has a row."""
+
+    row: impact.Row
+
+    def at(self, documents: Array) -> Array:
+        freqs: Array = self.row.freqs[documents]
         return freqs
 
-    def add(self, bounds: Array, view: View, weight: float, average: float) -> None:
-        """Add to each document's bound (u16) what the term may add to its score."""
-        # A shorter average only lowers scores; a longer one raises them by its excess at most.
-        excess = max(1.0, average / impact.average(view.part.segment))
-        unit = np.uint16(np.ceil(weight * (K1 + 1) * excess / impact.FULL))
-        for start, stop in view.ranges:
-            bounds[start:stop] += np.multiply(
-                self._row.impacts[start:stop], unit, dtype=np.uint16
-            )
+    def impacts(self) -> Array:
+        return self.row.impacts
 
 
 Held = Listed | Rowed
 
 
-def held(view: View, terms: Sequence[bytes]) -> list[Held]:
-    """Return what the part of `view` holds of each term."""
-    dictionary = view.part.segment.dictionary
-    return [_held(view, dictionary.find(term)) for term in terms]
+class Matches(NamedTuple):
+    """What one part holds of each query term."""
+
+    view: View
+    terms: list[Held]
 
 
-def _held(view: View, at: int) -> Held:
+def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
+    """Return what each view holds of each query term."""
+    terms = list(dict.fromkeys(term for each in query for term in each.terms))
+    hashes = np.array([term_hash(term) for term in terms], np.uint64)
+    found = [_terms(view, terms, hashes) for view in views]
+    occurring = frozenset().union(*found)
+    wanted = [each.among(occurring) for each in query]
+    return [
+        Matches(view, [_together(view, [held[t] for t in which if t in held]) for which in wanted])
+        for view, held in zip(views, found, strict=True)
+    ]
+
+
+def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, _Frequent | Listed]:
+    """Return those of the terms that a selected document holds."""
     segment = view.part.segment
-    if at < 0:
-        return NOTHING
-    starts = segment.postings.starts
-    if impact.has_row(segment, int(starts[at + 1] - starts[at])):
-        return Rowed(impact.row(segment, at), view)
-    return Listed(*view.chosen(*segment.term_postings(at)))
+    found: dict[bytes, _Frequent | Listed] = {}
+    for number, at in segment.dictionary.find_all(terms, hashes):
+        row = impact.row(segment, at)
+        if row is None:
+            listed = Listed(view, *view.chosen(*segment.term_postings(at)))
+            if len(listed):
+                found[terms[number]] = listed
+        elif _count(view, row.impacts):
+            found[terms[number]] = _Frequent(row)
+    return found
 
 
-def _selected(impacts: Array, view: View) -> int:
+def _together(view: View, terms: Sequence[_Frequent | Listed]) -> Held:
+    """Return one query term that stands for all of `terms`, their frequencies added up."""
+    if len(terms) == 1 and isinstance(terms[0], Listed):
+        return terms[0]
+    lists = [term for term in terms if isinstance(term, Listed)]
+    if len(lists) == len(terms):
+        return _listed_together(view, lists)
+    impacts = terms[0].impacts()
+    for other in terms[1:]:
+        # No sum of frequencies adds more than what the frequencies add one by one.
+        impacts = impacts + np.minimum(other.impacts(), impact.FULL - impacts)
+    return Rowed(view, terms, impacts)
+
+
+def _listed_together(view: View, lists: Sequence[Listed]) -> Listed:
+    if not lists:
+        return Listed(view, *NOTHING)
+    ordinals, order, first = grouped([each.ordinals for each in lists])
+    freqs = np.concatenate([each.freqs for each in lists]).astype(np.uint32)
+    return Listed(view, ordinals, np.add.reduceat(freqs[order], first))
+
+
+def grouped(lists: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """Return the distinct ordinals of some lists, and the order that brings equal ones together.
+
+    The third item says where in that order each group begins; lists keep their order within it.
+    """
+    ordinals = np.concatenate(lists)
+    order = ordinals.argsort(kind="stable")
+    ordinals = ordinals[order]
+    first = np.flatnonzero(np.concatenate(([True], ordinals[1:] != ordinals[:-1])))
+    return ordinals[first], order, first
+
+
+def _count(view: View, impacts: Array) -> int:
+    """Return how many selected documents have an impact."""
     counted = 0
     for start, stop in view.ranges:
         piece = impacts[start:stop]
@@ -99,4 +190,4 @@ def _selected(impacts: Array, view: View) -> int:
     return counted
 
 
-NOTHING = Listed(np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -22,7 +22,7 @@ class FileFilter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which documents a request selects; times are unix ms, `since` <= time < `until`."""
+    """Which documents a request selects; times are unix ms, `since` <= time <= `until`."""
 
     kinds: tuple[Kind, ...]
     files: FileFilter | None = None
@@ -115,7 +115,9 @@ def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
             docs, tokens = docs[files], tokens[files]
         return View(part, ranges, mask, int(docs.sum()), int(tokens.sum()))
     mask = _document_mask(snapshot, part, selection, mask)
-    at = np.concatenate([np.zeros(0, np.int64), *(np.flatnonzero(mask[a:b]) + a for a, b in ranges)])
+    at = np.concatenate(
+        [np.zeros(0, np.int64), *(np.flatnonzero(mask[a:b]) + a for a, b in ranges)]
+    )
     return View(part, ranges, mask, len(at), int(segment.columns.length[at].sum(dtype=np.int64)))
 
 
@@ -155,7 +157,7 @@ def _document_mask(
         if selection.since is not None:
             mask &= times >= selection.since
         if selection.until is not None:
-            mask &= times < selection.until
+            mask &= times <= selection.until
     return mask
 
 

@@ -21,8 +21,10 @@ from indexd.confine import RootDirectory
 from indexd.finding import OpenRoot
 from indexd.index import Index, Part, merge_parts
 from indexd.model import KINDS, Kind
-from indexd.ranking import FileFilter, Order, Ranking, Selection, rank
+from indexd.plan import QueryTerm
+from indexd.ranking import Order, Ranking, rank
 from indexd.roots import Root
+from indexd.selection import FileFilter, Selection
 
 TOP = 10
 RELATIVE_SCORE = 0.15
@@ -53,18 +55,18 @@ class Ours:
         path, known = os.path.join(work, "base"), os.path.join(work, "records")
         if not os.path.exists(known):
             _index(home, path, known)
-        segment, _ = base.load(path)
-        assert segment is not None
         with open(known, "rb") as file:
-            facts = [records.decode(row).facts() for row in msgpack.unpack(file)]
+            rows = [records.decode(row) for row in msgpack.unpack(file)]
+        segment, _ = base.load(path, {record.file_id: record.messages for record in rows})
+        assert segment is not None
         self.index = Index()
-        self.index.restore([segment], facts)
+        self.index.restore([segment], [record.facts() for record in rows])
 
     def rank(self, query: Query, top: int = TOP, relative_score: float = RELATIVE_SCORE) -> Ranking:
         """Return the engine's own answer: what is timed."""
         selection = Selection(query.kinds, _file_filter(query.project))
         order = Order(relative_score=relative_score)
-        terms = [term.encode() for term in query.terms]
+        terms = [QueryTerm((term.encode(),)) for term in query.terms]
         return rank(self.index.snapshot, terms, selection, order, top)
 
     def places(self, found: Ranking) -> list[tuple[str, int, Kind, int]]:
