@@ -195,13 +195,13 @@ def _columns(
     columns = Columns(
         files.astype(np.uint32),
         np.array([d.message_index for d in documents], np.uint32),
-        np.array([d.call for d in documents], np.uint16),
+        np.array([d.call for d in documents], np.uint32),
         lengths.astype(np.uint32),
         np.array([position[d.tool_name] for d in documents], np.uint32),
         np.array([text_digest(d.text) for d in documents], np.uint64),
         np.array([entry.timestamp for entry in entries], np.int64),
         np.array([entry.offset for entry in entries], np.uint64),
         np.array([entry.size for entry in entries], np.uint32),
-        np.array([entry.part for entry in entries], np.uint16),
+        np.array([entry.part for entry in entries], np.uint32),
     )
     return file_ids, names, np.array([_RANK[d.kind] for d in documents], np.int64), columns

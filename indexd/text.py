@@ -192,7 +192,7 @@ def _piece_meaning(match: re.Match[str], profile: Profile) -> Meaning:
 def _word_meaning(piece: str, profile: Profile) -> Meaning:
     seed = [fold_case(piece[a:b]) for a, b in _seed_spans(piece)]
     terms = seed
-    if profile == "code":
+    if seed and profile == "code":  # what has no letter (½) is no word, whatever it folds to
         terms = [term for term in seed if len(term) <= MAX_TERM_CHARACTERS]
         known = frozenset(terms)
         terms += [term for term in _folded_terms(piece) if term not in known]
