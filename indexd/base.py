@@ -37,11 +37,16 @@ def save(parts: Iterable[Part], messages: Mapping[int, int], path: str) -> Segme
     return segment
 
 
-def load(path: str) -> tuple[Segment | None, dict[int, int]]:
-    """Return the base and how many messages of each file it covers; nothing if it is unusable."""
+def load(path: str, messages: Mapping[int, int]) -> tuple[Segment | None, dict[int, int]]:
+    """Return the base and how many messages of each file it covers; nothing if it is unusable.
+
+    `messages` says how many messages of each file the rows know. A base that knows more (rows
+    can be lost with the power) is cut down to that: the files will be read on from there.
+    """
     try:
         segment, extra = encoding.load(encoding.OpenFile(path))
-        return segment, dict(zip(segment.file_ids.tolist(), extra["covered"], strict=True))
+        covered = dict(zip(segment.file_ids.tolist(), extra["covered"], strict=True))
+        return _cut_down(segment, covered, messages)
     except FileNotFoundError:
         return None, {}
     except (OSError, ValueError, KeyError, TypeError, encoding.DamagedSegment) as error:
@@ -49,6 +54,17 @@ def load(path: str) -> tuple[Segment | None, dict[int, int]]:
         with contextlib.suppress(OSError):
             os.unlink(path)
         return None, {}
+
+
+def _cut_down(
+    segment: Segment, covered: dict[int, int], messages: Mapping[int, int]
+) -> tuple[Segment, dict[int, int]]:
+    limits = np.array([messages.get(i, 0) for i in segment.file_ids.tolist()], np.int64)
+    if all(have <= messages.get(i, 0) for i, have in covered.items() if i in messages):
+        return segment, covered
+    keep = segment.columns.message < limits[segment.columns.file]
+    kept = {i: min(have, messages.get(i, 0)) for i, have in covered.items()}
+    return merge([segment], [np.asarray(keep)]), kept
 
 
 def beyond(

@@ -16,12 +16,12 @@ from typing import Any
 import anyio
 import msgspec
 from anyio.abc import SocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from indexd import protocol
 from indexd.errors import BadRequest, Timeout
 
 LARGE_METHOD = "mcp_event"
+RECEIVE_BYTES = 64 * 1024
 SEND_CHUNK_BYTES = 256 * 1024
 
 _CREDENTIALS = struct.Struct("3i")
@@ -49,7 +49,7 @@ class Connection:
 
     def __init__(self, stream: SocketStream, limits: Limits, large: anyio.Lock) -> None:
         self._stream = stream
-        self._received = BufferedByteReceiveStream(stream)
+        self._received = bytearray()
         self._limits = limits
         self._large = large
 
@@ -61,15 +61,14 @@ class Connection:
         be told apart then), and anyio's errors when the peer is gone.
         """
         with anyio.move_on_after(idle_seconds) as idle:
-            first = await self._received.receive_exactly(1)
+            await self._fill(1)
         if idle.cancelled_caught:
             raise Idle
-        header = first + await self._receive_exactly(protocol.HEADER.size - 1)
-        length = protocol.body_length(header, limit)
+        length = protocol.body_length(await self._take(protocol.HEADER.size), limit)
         if length <= protocol.MAX_REQUEST_BYTES:
-            return protocol.decode(await self._receive_exactly(length))
+            return protocol.decode(await self._take(length))
         async with self._large:
-            body = await self._receive_exactly(length)
+            body = await self._take(length)
             _check_large(body)
             return protocol.decode(body)
 
@@ -79,11 +78,22 @@ class Connection:
             with anyio.fail_after(self._limits.stall_seconds):
                 await self._stream.send(frame[begin : begin + SEND_CHUNK_BYTES])
 
-    async def _receive_exactly(self, count: int) -> bytes:
-        seconds = self._limits.frame_seconds
-        with anyio.move_on_after(seconds):
-            return await self._received.receive_exactly(count)
-        raise Timeout(f"a frame did not end within {seconds:g} s", "send frames whole")
+    async def _take(self, count: int) -> bytes:
+        """Return the next `count` bytes; raises Timeout when they do not come in time."""
+        if len(self._received) < count:
+            seconds = self._limits.frame_seconds
+            with anyio.move_on_after(seconds) as late:
+                await self._fill(count)
+            if late.cancelled_caught:
+                raise Timeout(f"a frame did not end within {seconds:g} s", "send frames whole")
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
+
+    async def _fill(self, count: int) -> None:
+        # What came along is kept: mostly a whole frame, and then nothing more is waited for.
+        while len(self._received) < count:
+            self._received += await self._stream.receive(RECEIVE_BYTES)
 
 
 def credentials(connection: socket.socket) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from indexd.formats.lines import string, whole_object
+from indexd.formats.lines import Record, string, whole_object
 from indexd.formats.reasonix import EVENT_SCHEMA, EVENT_TYPES
 from indexd.formats.registry import FORMATS
 
@@ -32,11 +32,12 @@ _SIDECAR_WORDS = frozenset({"conflicts", "guardian", "wire", "adjudication", "ex
 
 # The first record of an event log may carry a whole conversation, but says early what it is.
 HEAD_BYTES = 64 * 1024
-_LONG_HEAD = re.compile(
-    rb'(?<!\\)"schema_version"\s*:\s*(\d{1,9}).{0,400}?"type"\s*:\s*"(\w+)"', re.DOTALL
-)
+_EARLY_SCHEMA = re.compile(rb'[{,]\s*"schema_version"\s*:\s*(\d{1,9})')
+_EARLY_TYPE = re.compile(rb'[{,]\s*"type"\s*:\s*"(replace|append)"')
 META_BYTES = 1024 * 1024
 KNOWN_LOGS = 10_000
+
+_WITH_SIDECARS = [each for each in FORMATS.values() if each.sidecars("x.jsonl")]
 
 
 class Candidate(NamedTuple):
@@ -89,11 +90,9 @@ def in_directory(directory: str, names: Collection[str]) -> list[Candidate]:
         return []
     present = frozenset(names)
     hidden = _pending(present) | _children_of_pending(directory, present)
-    found = []
-    for stem in sorted(_stems(present)):
-        if stem not in hidden and (candidate := _candidate(directory, stem, present)):
-            found.append(candidate)
-    return found
+    prefix = os.path.join(directory, "")
+    candidates = (_candidate(prefix, stem, present) for stem in sorted(_stems(present) - hidden))
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def _stems(names: frozenset[str]) -> set[str]:
@@ -124,21 +123,18 @@ class _Log(Enum):
     EMPTY = auto()
 
 
-def _candidate(directory: str, stem: str, names: frozenset[str]) -> Candidate | None:
+def _candidate(prefix: str, stem: str, names: frozenset[str]) -> Candidate | None:
     session, log = f"{stem}{SESSION}", f"{stem}{EVENT_LOG}"
-    has_session = session in names
     path = data = session
     if log in names:
-        kind = _log(os.path.join(directory, log))
-        if kind is _Log.AUTHORITY:
-            path, data = session if has_session else log, log
-        elif not has_session:
-            if kind is _Log.EMPTY:
-                return None
-            path = data = log
-    beside = dict.fromkeys(name for each in FORMATS.values() for name in each.sidecars(session))
-    sidecars = [os.path.join(directory, name) for name in beside if name in names]
-    return Candidate(os.path.join(directory, path), os.path.join(directory, data), tuple(sidecars))
+        kind = _log(prefix + log)
+        if kind is _Log.EMPTY and session not in names:
+            return None
+        path = session if session in names else log
+        data = log if kind is _Log.AUTHORITY else path
+    beside = [name for each in _WITH_SIDECARS for name in each.sidecars(session) if name in names]
+    sidecars = tuple([prefix + name for name in dict.fromkeys(beside)])
+    return Candidate(prefix + path, prefix + data, sidecars)
 
 
 def _log(path: str) -> _Log:
@@ -155,18 +151,23 @@ def _log(path: str) -> _Log:
 def _log_kind(path: str, device: int, inode: int, mtime_ns: int, size: int) -> _Log:
     """Return what the first record says; remembered, so that a resting log is not read again."""
     first, newline, _ = _head(path, HEAD_BYTES).partition(b"\n")
-    if newline:
-        record = whole_object(first)
-        version, what = record.get("schema_version"), string(record.get("type"))
-    elif size > HEAD_BYTES and (early := _LONG_HEAD.search(first)):
-        version, what = int(early[1]), early[2].decode()
-    else:
-        return _Log.FOREIGN if size > HEAD_BYTES else _Log.EMPTY
+    if not newline and size <= HEAD_BYTES:
+        return _Log.EMPTY
+    record = whole_object(first) if newline else _early(first)
+    version = record.get("schema_version")
     if not isinstance(version, int) or version < EVENT_SCHEMA:
         return _Log.FOREIGN
     # A log of a later schema is the authority too: better no answer than an outdated one.
-    known = version > EVENT_SCHEMA or what in EVENT_TYPES
+    known = version > EVENT_SCHEMA or string(record.get("type")) in EVENT_TYPES
     return _Log.AUTHORITY if known else _Log.FOREIGN
+
+
+def _early(first: bytes) -> Record:
+    """Return what the beginning of a long first record states about its log."""
+    schema, what = _EARLY_SCHEMA.search(first), _EARLY_TYPE.search(first)
+    if schema is None or what is None:
+        return {}
+    return {"schema_version": int(schema[1]), "type": what[1].decode()}
 
 
 def _pending(names: frozenset[str]) -> set[str]:

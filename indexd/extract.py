@@ -25,7 +25,8 @@ _DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*?;base64,[A-Za-z0-9+/=_-]*
 _BLOB_WINDOW = re.compile(rf"[A-Za-z0-9+/=_\r\n-]{{{BLOB_WINDOW}}}")
 _BLOB = re.compile(
     r"(?<![A-Za-z0-9+/=_-])"
-    rf"(?:[A-Za-z0-9+/=_-]{{{BLOB_CHARS},}}|(?:[A-Za-z0-9+/=_-]{{60,}}\r?\n){{8,}}[A-Za-z0-9+/=]*)"
+    rf"(?:[A-Za-z0-9+/=_-]{{{BLOB_CHARS},}}"
+    r"|(?:[A-Za-z0-9+/=_-]{60,}\r?\n){8,}(?:[A-Za-z0-9+/]{2,60}={1,2})?)"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -12,6 +13,9 @@ from indexd.discover import Candidate, in_directory, walk
 from indexd.records import Record
 from indexd.roots import Root
 from indexd.tail import Stamp
+
+# A stamp this old cannot hide another change in the same step of the file system's clock.
+REST_NS = 2_000_000_000
 
 
 class OpenRoot(NamedTuple):
@@ -56,6 +60,16 @@ class Found(NamedTuple):
             or record.source != self.root.root.source
         )
 
+    def doubtful(self, record: Record, now_ns: int) -> bool:
+        """Say whether this file rests at `now_ns`, and what `record` knows of it is unproven."""
+        known = record.checkpoint
+        return (
+            known is not None
+            and not known.proven
+            and known.stamp == self.stamp
+            and now_ns - max(self.stamp.mtime_ns, self.stamp.ctime_ns) > REST_NS
+        )
+
 
 def sweep(roots: Iterable[OpenRoot]) -> list[Found]:
     """Return every session below the roots. Links are not followed."""
@@ -95,7 +109,9 @@ def _seen(root: OpenRoot, candidate: Candidate) -> Iterator[Found]:
 
 
 def _stamp(path: str) -> Stamp | None:
+    """Return the stamp of a plain file; None for a link, a pipe, a directory, or nothing."""
     try:
-        return Stamp.of(os.stat(path, follow_symlinks=False))
+        status = os.stat(path, follow_symlinks=False)
     except OSError:
         return None
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None

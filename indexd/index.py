@@ -30,7 +30,8 @@ class FileFacts(NamedTuple):
     """What a search may say or ask about a session file.
 
     `path` is the session's path, `source` its root's label; `mtime` (unix ms) stands in for the
-    time of messages that have none.
+    time of messages that have none. `parent` is the session that this one continues or, if
+    `subagent`, works for.
     """
 
     file_id: int
@@ -42,6 +43,7 @@ class FileFacts(NamedTuple):
     model: str = ""
     title: str = ""
     parent: str = ""
+    subagent: bool = False
     mtime: int = 0
 
 
@@ -117,7 +119,10 @@ class Index:
         put: Iterable[FileFacts] = (),
         drop: Iterable[int] = (),
     ) -> None:
-        """Make files known with their new segments, and forget others, in one step."""
+        """Make files known with their new segments, and forget others, in one step.
+
+        Documents of files that are not known then are dead from the beginning.
+        """
         now = self.snapshot
         files = dict(now.files)
         same = True
@@ -126,8 +131,12 @@ class Index:
             same = same and known is not None and known._replace(mtime=facts.mtime) == facts
             files[facts.file_id] = facts
         gone = [file_id for file_id in drop if files.pop(file_id, None) is not None]
-        parts = [_bury(part, gone) for part in now.parts] if gone else list(now.parts)
-        parts += [Part(segment) for segment in segments if len(segment)]
+        parts: list[Part | None] = list(now.parts)
+        if gone:
+            parts = [_bury(part, gone) for part in now.parts]
+        for segment in segments:
+            unknown = [i for i in segment.file_ids.tolist() if i not in files]
+            parts.append(_bury(Part(segment), unknown) if len(segment) else None)
         kept = now.remembered if same and not gone else {}
         self._assign(tuple(p for p in parts if p is not None), files, kept)
 

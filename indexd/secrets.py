@@ -16,8 +16,8 @@ MIN_LENGTH = 12
 
 # What may stand before a key: nothing of a longer word, but the `\n` of a text quoted once more.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-# A body is no row of plain words: it has a digit or a capital somewhere.
-_BODY = r"(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]"
+# A body is no row of plain words: it soon has a digit or a capital.
+_BODY = r"(?=[a-z_-]{0,40}[A-Z0-9])[A-Za-z0-9_-]"
 
 # The beginnings start with a single literal, which `re` searches an order of magnitude faster
 # than a choice of several; what must precede it is looked for backwards.
@@ -36,15 +36,15 @@ _CAPITAL = re.compile(r"I(?:(?<=A[KS]I)A|(?<=AI)za|(?<=PRI)VATE KEY)").search
 _CAPITAL_KEY = re.compile(
     rf"{_START}(?:A[KS]IA[A-Z0-9]{{16}}(?![A-Za-z0-9])|AIza{_BODY}{{30,}})"
     r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:.{0,20000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:(?!-----BEGIN).){0,20000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:[A-Za-z0-9+/=]{16,}|\s|\\[nr])*)",
     re.DOTALL,
 )
 _TOKEN = re.compile(r"J(?<=eyJ)").search
 _WEB_TOKEN = re.compile(
-    rf"{_START}eyJ[A-Za-z0-9_-]{{5,}}\.[A-Za-z0-9_-]{{5,}}(?:\.[A-Za-z0-9_-]*)?"
+    rf"(?<![_-]){_START}eyJ[A-Za-z0-9_-]{{5,}}\.[A-Za-z0-9_-]{{5,}}(?:\.[A-Za-z0-9_-]*)?"
 )
-_BEARER = re.compile(r"\b([Bb]earer +)(?=[a-z._~+/-]*[A-Z0-9])[A-Za-z0-9._~+/-]{12,}=*")
+_BEARER = re.compile(r"\b([Bb]earer +)(?=[a-z._~+/-]{0,40}[A-Z0-9])[A-Za-z0-9._~+/-]{12,}=*")
 _URL_PASSWORD = re.compile(r"(://[^\s/:@\"'<>]{0,256}:)[^\s/@\"'<>]{1,256}(?=@)")
 
 

@@ -37,7 +37,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 PEER_LEFT = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
 EXHAUSTED_PAUSE_SECONDS = 0.1
 
-GONE = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
+GONE = (anyio.EndOfStream, anyio.BrokenResourceError)
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -413,3 +414,57 @@ def test_what_a_peer_says_cannot_forge_a_line_of_the_log(place: Place) -> None:
     assert process.stderr is not None
     lines = process.stderr.read().splitlines()
     assert not [line for line in lines if line.startswith("time=0")]
+
+
+@pytest.mark.slow
+def test_a_daemon_stopped_at_any_moment_is_gone_soon_and_starts_again(place: Place) -> None:
+    moments = random.Random(1)
+    for _ in range(60):
+        process = place.launch()
+        time.sleep(moments.uniform(0, 0.6))
+        begin = time.monotonic()
+        process.terminate()
+        # A daemon that has not come as far as to listen to signals ends by them.
+        assert process.wait(10) in (0, -signal.SIGTERM)
+        assert time.monotonic() - begin < 2
+    assert place.running().poll() is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_hundred_thousand_damaged_frames_change_nothing(place: Place) -> None:
+    process = place.running()
+    random_bytes = random.Random(2)
+    models = [
+        frame({"id": 1, "method": method, "params": params})
+        for method, params in (
+            ("search", {"query": "retry budget", "limit": 5, "kinds": ["meta"], "since": "3d"}),
+            ("hello", {"protocol": [1, 1]}),
+            ("status", {}),
+        )
+    ]
+    answered, before = 0, resident_bytes(process.pid)
+    # The first frame that is no map at all ends its connection, so each gets a few.
+    while answered < 100_000:
+        with Talk(str(place.socket)) as talk:
+            sent = b"".join(damaged(random_bytes.choice(models), random_bytes) for _ in range(10))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                talk.socket.sendall(sent)
+                talk.socket.shutdown(socket.SHUT_WR)
+            while talk.hear():
+                answered += 1
+    assert status_of(place)["pid"] == process.pid
+    assert resident_bytes(process.pid) - before < 32 << 20
+
+
+def damaged(model: bytes, random_bytes: random.Random) -> bytes:
+    """Return a frame of which a few bytes of the body are others."""
+    body = bytearray(model[4:])
+    for _ in range(random_bytes.randrange(3)):
+        body[random_bytes.randrange(len(body))] = random_bytes.randrange(256)
+    return len(body).to_bytes(4, "big") + body
+
+
+def resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024

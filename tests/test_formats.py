@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from indexd.formats import Format, following
 from indexd.formats.content import MAX_OPEN_CALLS
 from indexd.formats.lines import milliseconds
 from indexd.formats.registry import FORMATS, detect
-from indexd.model import Document, Kind, Message, Rewind, SessionState
+from indexd.model import MAX_TYPE_CHARS, MAX_TYPES, Document, Kind, Message, Rewind, SessionState
 
 DATA = Path(__file__).parent / "data" / "formats"
 SAMPLES = sorted(DATA.glob("*/*.jsonl"))
@@ -99,6 +100,11 @@ def says(doc: Document, words: str) -> bool:
 
 def test_every_agent_has_a_sample() -> None:
     assert {path.parent.name for path in SAMPLES} == set(FORMATS)
+
+
+def test_every_agent_is_documented() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "formats.md").read_text()
+    assert [agent for agent in FORMATS if f"(`{agent}`)\n" not in page] == []
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -252,6 +258,59 @@ def test_a_record_behind_a_torn_one_is_read() -> None:
     messages = read(FORMATS["reasonix"], [torn + line({"role": "user", "content": "whole"})], state)
     assert [message.blocks[0].text for message in messages] == ["whole"]
     assert state.skipped == {"unreadable line": 1}
+
+
+CARRIERS: list[tuple[str, Any]] = [
+    ("reasonix", {"role": "user", "content": "@@"}),
+    ("reasonix", {"role": "tool", "content": "@@"}),
+    ("claude", {"type": "user", "message": {"content": "@@"}}),
+    ("codex", {"type": "message", "role": "user", "content": "@@"}),
+    ("codex", {"type": "function_call_output", "output": "@@"}),
+    ("kiro", {"kind": "Prompt", "data": {"content": [{"kind": "text", "data": "@@"}]}}),
+    ("gemini", {"id": "g", "type": "user", "content": "@@"}),
+    ("cursor", {"role": "user", "message": {"content": "@@"}}),
+    ("droid", {"type": "message", "message": {"role": "user", "content": "@@"}}),
+]
+ENDLESS_CHARS = 200_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "sk-",
+            "eyJ-",
+            "bearer ",
+            "://a:",
+            "ghp_",
+            "AKIA",
+            "-----BEGIN RSA PRIVATE" + " KEY-----",
+        ),
+        *("\x1b]", "\x1b[", "data:", ";base64,", "A", "a" * 70 + "\n", " ", "\n", "<", "@://:"),
+        *("<system-reminder>", "</system-reminder><system-reminder>", "[Plan mode", "{"),
+        *("<memory-recall ", "<memory-recall></memory-recall> ", "<memory-recall>"),
+        *("<hook-context>\n", "<hook-context></hook-context>\n", "</hook-context> "),
+        *("<user_message>", "<user_query>", "<command-args>", "<session_context>"),
+        *("# Context from my IDE\n", "Exit code: 1\n", "Workspace Directories: - /", '{"output":'),
+    ],
+)
+def test_no_text_takes_long_to_read(piece: str) -> None:
+    text = piece * (ENDLESS_CHARS // len(piece))
+    started = time.process_time()
+    for agent, record in CARRIERS:
+        raw = line(record).replace(b"@@", json.dumps(text)[1:-1].encode())
+        (message,) = read(FORMATS[agent], [raw])
+        documents(message, 0)
+    assert time.process_time() - started < 3
+
+
+def test_types_nobody_knows_are_counted_within_bounds() -> None:
+    state = SessionState()
+    for number in range(MAX_TYPES * 2):
+        FORMATS["claude"].read(line({"type": f"{number} {'x' * 1000}"}), state)
+    assert sum(state.skipped.values()) == MAX_TYPES * 2
+    assert len(state.skipped) == MAX_TYPES + 1
+    assert max(map(len, state.skipped)) == MAX_TYPE_CHARS
 
 
 def test_open_calls_are_bounded_and_answered_ones_forgotten() -> None:

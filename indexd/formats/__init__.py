@@ -15,7 +15,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping
 
-from indexd.formats.lines import Record, objects
+from indexd.formats.lines import Decode, Record, decode, objects
 from indexd.model import Message, Rewind, SessionState
 
 Item = Message | Rewind
@@ -33,6 +33,8 @@ class Format:
     paths: re.Pattern[str] = re.compile(r"(?!)")
     # Types of records that are left out unparsed, where a line begins with its type.
     left_out: frozenset[bytes] = frozenset()
+    # Decodes a line; a format of which most fields are unwanted names the others.
+    decode: Decode = staticmethod(decode)
 
     def default_roots(self, environment: Mapping[str, str], home: str) -> list[str]:
         """Return the directories this agent keeps sessions in, existing or not."""
@@ -61,6 +63,10 @@ class Format:
         in_common = stem in _COMMON_STEMS and os.path.basename(directory)
         return {"session_id": os.path.basename(directory) if in_common else stem}
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether an agent began this session, not a person; `known` are all its facts."""
+        return "/subagents/" in path
+
     def read(self, line: bytes, state: SessionState) -> list[Item]:
         """Return what one complete line (without its newline) says; updates `state`.
 
@@ -71,7 +77,7 @@ class Format:
             return []
         items: list[Item] = []
         index = state.next_index
-        for record in objects(line, state):
+        for record in objects(line, state, self.decode):
             for item in self.items(record, state, index):
                 items.append(item)
                 index = following(item, index)

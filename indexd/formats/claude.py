@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+import msgspec
 
 from indexd.formats import Format, Item
 from indexd.formats.content import (
@@ -17,6 +20,7 @@ from indexd.formats.content import (
     first_string,
     note,
     note_first,
+    parted,
     plain,
     said,
 )
@@ -29,7 +33,6 @@ _HOST = HostText(
     r"|teammate-message|bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
     r"|\[Request interrupted|Caveat:",
 )
-_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _TYPES = frozenset({
     "user", "assistant", "system", "attachment", "progress", "summary", "queue-operation",
     "file-history-snapshot", "file-history-delta", "last-prompt", "ai-title", "custom-title",
@@ -37,9 +40,31 @@ _TYPES = frozenset({
 })  # fmt: skip
 
 
+class _Line(TypedDict, total=False):
+    """What is wanted of a line. The rest, half of the bytes, is passed over undecoded."""
+
+    type: Any
+    subtype: Any
+    timestamp: Any
+    sessionId: Any
+    agentId: Any
+    cwd: Any
+    isMeta: Any
+    isCompactSummary: Any
+    isApiErrorMessage: Any
+    message: Any
+    attachment: Any
+    content: Any
+    error: Any
+    summary: Any
+    aiTitle: Any
+    customTitle: Any
+
+
 class Claude(Format):
     """Reads the session files of Claude Code."""
 
+    decode = staticmethod(msgspec.json.Decoder(_Line).decode)
     agent = "claude"
     paths = re.compile(r"/\.?claude/projects/|/agent-[0-9a-f]+\.jsonl$")
 
@@ -57,6 +82,10 @@ class Claude(Format):
         if "sessionId" in record:
             return "parts" not in mapping(record.get("message")) and "id" not in record
         return "leafUuid" in record or "snapshot" in record or "trackedFileBackups" in record
+
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether the lines name the sub-agent that they are of."""
+        return "parent" in known
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
@@ -92,9 +121,8 @@ def _user(record: Record, state: SessionState) -> list[Block]:
 
 def _typed(text: str) -> tuple[Block, ...]:
     found = _HOST.blocks(text)
-    if "<command-args>" in text and (arguments := _COMMAND_ARGUMENTS.search(text)):
-        return (*found, Block(Kind.USER_TEXT, arguments[1]))
-    return found
+    arguments = parted(text, "command-args")
+    return (*found, Block(Kind.USER_TEXT, arguments[0])) if arguments else found
 
 
 def _aside(what: str, record: Record, state: SessionState) -> list[Block]:

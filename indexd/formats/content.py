@@ -105,6 +105,16 @@ def user_text(text: str) -> tuple[Block, ...]:
     return (Block(Kind.USER_TEXT, text),)
 
 
+def parted(text: str, tag: str) -> tuple[str, str] | None:
+    """Return what the first element `tag` of `text` encloses, and what stands around it."""
+    start = text.find(f"<{tag}")
+    inner = text.find(">", start) + 1 if start >= 0 else 0
+    end = text.find(f"</{tag}>", inner) if inner else -1
+    if end < 0:
+        return None
+    return text[inner:end].strip(), text[:start] + text[end + len(tag) + len("</>") :]
+
+
 class HostText:
     """Tells what a person typed from what one agent's host puts into the user's role.
 
@@ -113,18 +123,35 @@ class HostText:
     """
 
     def __init__(self, cut: str = "(?!)", whole: str = "(?!)") -> None:
-        self._cut = re.compile(rf"<({cut})\b[^>]*>.*?</\1>\s*", re.DOTALL)
+        self._opening = re.compile(rf"<({cut})\b")
         self._whole = re.compile(rf"\s*(?:{whole})")
 
     def blocks(self, text: str) -> tuple[Block, ...]:
         """Return `text` as blocks: what a person typed, and the host's words as meta."""
         if self._whole.match(text):
             return (Block(Kind.META, text),)
-        said = self._cut.sub("", text)
-        if len(said) == len(text):
+        spans = self._elements(text)
+        if not spans:
             return (Block(Kind.USER_TEXT, text),)
-        host = "".join(element[0] for element in self._cut.finditer(text))
-        return (Block(Kind.USER_TEXT, said), Block(Kind.META, host))
+        starts, ends = zip(*spans, strict=True)
+        said = (text[start:end] for start, end in zip((0, *ends), (*starts, None), strict=True))
+        host = (text[start:end] for start, end in spans)
+        return (Block(Kind.USER_TEXT, "".join(said).strip()), Block(Kind.META, "".join(host)))
+
+    def _elements(self, text: str) -> list[tuple[int, int]]:
+        """Return where the elements to cut are; one that is never closed is a person's word."""
+        spans: list[tuple[int, int]] = []
+        unclosed: set[str] = set()
+        at = 0
+        while opening := self._opening.search(text, at):
+            at, tag = opening.end(), opening[1]
+            end = -1 if tag in unclosed else text.find(f"</{tag}>", at)
+            if end < 0:
+                unclosed.add(tag)
+                continue
+            at = end + len(tag) + len("</>")
+            spans.append((opening.start(), at))
+        return spans
 
 
 def blocks(

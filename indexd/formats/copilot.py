@@ -23,7 +23,7 @@ from indexd.model import Block, Kind, SessionState
 _EVENTS = re.compile(
     r"(?:session|user|assistant|tool|system|hook|permission|subagent|skill|model)\.\w+|abort"
 )
-_WORKSPACE_LINE = re.compile(r"^(\w+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_WORKSPACE_LINE = re.compile(r"^(\w+):(.*)$", re.MULTILINE)
 _CALLS = frozenset({"tool.execution_start", "tool.user_requested"})
 _META = frozenset({"session.info", "session.warning", "system.notification"})
 # Where each of the events with one text keeps it, and what it is.
@@ -59,7 +59,7 @@ class Copilot(Format):
     def sidecar_facts(self, data: bytes) -> dict[str, str]:
         """Return the facts among the plain `key: value` lines of a workspace file."""
         lines = dict(_WORKSPACE_LINE.findall(data.decode("utf-8", "replace")))
-        values = {key: value.strip("'\"") for key, value in lines.items()}
+        values = {key: value.strip().strip("'\"") for key, value in lines.items()}
         return facts(
             session_id=values.get("id"),
             cwd=values.get("cwd"),

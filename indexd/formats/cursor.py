@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from indexd.formats import Format, Item
-from indexd.formats.content import TEXTS, blocks, said
+from indexd.formats.content import TEXTS, blocks, parted, said
 from indexd.formats.lines import Record, mapping, string
 from indexd.model import Block, Kind, SessionState
-
-_QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 
 
 class Cursor(Format):
@@ -40,8 +38,7 @@ class Cursor(Format):
 
 def _typed(text: str) -> tuple[Block, ...]:
     """Return what a person typed, and what was put around it as meta."""
-    query = _QUERY.search(text)
+    query = parted(text, "user_query")
     if query is None:
         return (Block(Kind.USER_TEXT, text),)
-    around = text[: query.start()] + text[query.end() :]
-    return (Block(Kind.USER_TEXT, query[1]), Block(Kind.META, around.strip()))
+    return (Block(Kind.USER_TEXT, query[0]), Block(Kind.META, query[1].strip()))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from indexd.formats import Format, Item, facts
-from indexd.formats.content import call, closed, plain, result, said
+from indexd.formats.content import call, closed, parted, plain, result, said
 from indexd.formats.lines import Record, mapping, sequence, string, whole_object
 from indexd.model import Block, Kind, Message, SessionState
 
@@ -21,7 +21,6 @@ _KINDS = frozenset({
 _PAYLOADS = frozenset({
     "turn_start", "user", "assistant", "tool_call", "tool_result", "turn_end", "usage_summary",
 })  # fmt: skip
-_STEERING = re.compile(r"<user_message[^>]*>\s*(.*?)\s*</user_message>", re.DOTALL)
 _EXIT_STATUS = re.compile(r"exit status: (-?\d{1,9})")
 
 
@@ -58,6 +57,10 @@ class Kiro(Format):
             parent=record.get("parent_session_id"),
             model=mapping(state.get("model_info")).get("model_id") or record.get("modelId"),
         )
+
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether another session began this one."""
+        return "parent" in known
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
@@ -106,9 +109,8 @@ def _parts(data: Record, kind: Kind, state: SessionState) -> list[Block]:
 
 def _typed(text: str) -> tuple[Block, ...]:
     """Return what a person typed; words typed while the agent worked come wrapped."""
-    if steering := _STEERING.search(text):
-        return (Block(Kind.USER_TEXT, steering[1]),)
-    return (Block(Kind.USER_TEXT, text),)
+    steering = parted(text, "user_message")
+    return (Block(Kind.USER_TEXT, steering[0] if steering else text),)
 
 
 def _result(data: Record, state: SessionState) -> Block:

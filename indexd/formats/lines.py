@@ -17,6 +17,7 @@ import msgspec
 from indexd.model import SessionState
 
 Record = dict[str, Any]
+Decode = Callable[[bytes | str], Any]
 
 REPAIRED = "repaired line"
 UNREADABLE = "unreadable line"
@@ -35,30 +36,21 @@ MAX_MILLISECONDS = 10**14
 _PADDING = b"\0\r\n\t \xef\xbb\xbf"
 _GAP = re.compile(r"[\s\0\ufeff]*")
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError)
-_decode = msgspec.json.Decoder().decode
+decode: Decode = msgspec.json.Decoder().decode
 _lenient = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 
 
-def records(
-    line: bytes, state: SessionState, decode: Callable[[bytes], Any] = _decode
-) -> list[Any]:
-    """Return what `decode` makes of the JSON objects on `line`, usually of the one.
+def objects(line: bytes, state: SessionState, decode: Decode = decode) -> list[Record]:
+    """Return the JSON objects on `line`, usually one; other JSON is counted and left out.
 
     Two records glued together by an interrupted write are both returned. Padding, a byte order
     mark, bytes that are not UTF-8 and lone surrogates are repaired; what stays unreadable is
     counted in `state.skipped`.
     """
     try:
-        return [decode(line)]
+        found = [decode(line)]
     except _FAILURES:
-        return _repaired(line, state, decode)
-
-
-def objects(line: bytes, state: SessionState) -> list[Record]:
-    """Return the JSON objects on `line` as dicts; other JSON is counted and left out."""
-    found = records(line, state)
-    if len(found) == 1 and type(found[0]) is dict:
-        return found
+        found = _repaired(line, state, decode)
     kept = [record for record in found if isinstance(record, dict)]
     if len(kept) < len(found):
         state.skip("not an object")
@@ -68,12 +60,12 @@ def objects(line: bytes, state: SessionState) -> list[Record]:
 def whole_object(data: bytes) -> Record:
     """Return the JSON object that a whole file holds; an empty one when it holds none."""
     try:
-        return mapping(_decode(data))
+        return mapping(decode(data))
     except _FAILURES:
         return {}
 
 
-def _repaired(line: bytes, state: SessionState, decode: Callable[[bytes], Any]) -> list[Any]:
+def _repaired(line: bytes, state: SessionState, decode: Decode) -> list[Any]:
     text = line.strip(_PADDING).decode("utf-8", "replace")
     if not text:
         state.skip("blank line")
@@ -170,7 +162,7 @@ def decoded(value: object) -> Any:
     """Return `value`, decoded when it is text that holds a JSON object or array."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            return _decode(value)
+            return decode(value)
         except _FAILURES:
             return value
     return value

@@ -24,7 +24,7 @@ _TAGS = (
 )
 _LEADING = re.compile(rf"\s*<(?:{_TAGS})\b[^>]*>.*?</(?:{_TAGS})>\s*\n\s*", re.DOTALL)
 _TRAILING = re.compile(
-    r"\s*<(memory-recall|delivery-runtime)\b[^>]*>(?:(?!<\1\b).)*</\1>\s*\Z", re.DOTALL
+    r"<(memory-recall|delivery-runtime)\b[^<>]*>(?:(?!<\1\b).)*</\1>\s*\Z", re.DOTALL
 )
 _PLAN_MODE = re.compile(r"\[Plan mode[^\]]*\]\s*")
 _COMPACTION = "<compaction-summary>"
@@ -137,7 +137,7 @@ def _user(content: str, typed: str) -> Iterable[Block]:
     trailing = _TRAILING.search(content, start)
     end = trailing.start() if trailing else len(content)
     host = content[:start] + content[end:]
-    said_words = Block(Kind.USER_TEXT, content[start:end])
+    said_words = Block(Kind.USER_TEXT, content[start:end].rstrip())
     return (said_words, Block(Kind.META, host)) if host else (said_words,)
 
 
