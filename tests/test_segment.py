@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexd import encoding, messages
@@ -128,6 +128,7 @@ WORDS = [
     "E\u0301te\u0301", "サーー", "_", "",
 ]  # fmt: skip
 REPEATS = [0, 0, 0, 2, ESCAPE - 1, ESCAPE, ESCAPE + 1]
+few, many = settings(max_examples=30), settings(max_examples=1500)
 profiles = st.sampled_from(["seed", "code"])
 words = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 documents = st.builds(
@@ -161,6 +162,7 @@ def entry(text: str, message: int = 0, file_id: int = 1, kind: Kind = Kind.USER_
 # --- what a segment holds --------------------------------------------------------------------
 
 
+@few
 @given(collections(), profiles)
 @example([entry("½"), entry("a b", 1)], "code")
 def test_a_segment_holds_what_counting_token_by_token_finds(
@@ -173,6 +175,7 @@ def test_a_segment_holds_what_counting_token_by_token_finds(
     assert set(segment.tool_names) == {row.tool_name for row in wanted.values()}
 
 
+@few
 @given(collections(), profiles)
 def test_documents_and_tokens_per_file_and_kind_are_counted(
     entries: list[Entry], profile: Profile
@@ -189,6 +192,7 @@ def test_documents_and_tokens_per_file_and_kind_are_counted(
             assert segment.token_counts[position, rank] == sum(lengths)
 
 
+@few
 @given(collections())
 def test_the_order_in_which_documents_come_does_not_matter(entries: list[Entry]) -> None:
     assert same(build(entries, "code"), build(entries[::-1], "code"))
@@ -203,10 +207,7 @@ def test_an_unknown_term_is_not_found() -> None:
 # --- the law ---------------------------------------------------------------------------------
 
 
-@given(collections(), st.data(), profiles, st.sampled_from([1, 3, 1000]))
-def test_building_all_is_merging_what_was_built_apart(
-    entries: list[Entry], data: st.DataObject, profile: Profile, range_postings: int
-) -> None:
+def obey(entries: list[Entry], data: st.DataObject, profile: Profile, range_postings: int) -> None:
     pieces: list[list[Entry]] = [[], [], []]
     for each in entries:
         pieces[data.draw(st.integers(0, 2))].append(each)
@@ -218,6 +219,14 @@ def test_building_all_is_merging_what_was_built_apart(
     assert same(merge([three, merge([two, one])]), merged)
 
 
+laws = given(collections(), st.data(), profiles, st.sampled_from([1, 3, 1000]))
+test_building_all_is_merging_what_was_built_apart = few(laws(obey))
+test_many_times_building_all_is_merging_what_was_built_apart = pytest.mark.slow(
+    pytest.mark.timeout(600)(many(laws(obey)))
+)
+
+
+@few
 @given(collections(), st.data(), profiles, st.sampled_from([1, 1000]))
 def test_merging_without_some_documents_is_building_without_them(
     entries: list[Entry], data: st.DataObject, profile: Profile, range_postings: int
@@ -233,6 +242,7 @@ def test_merging_without_some_documents_is_building_without_them(
     )
 
 
+@few
 @given(collections(), profiles)
 def test_a_file_can_be_left_out_and_a_file_id_changed(
     entries: list[Entry], profile: Profile
@@ -246,6 +256,7 @@ def test_a_file_can_be_left_out_and_a_file_id_changed(
     assert same(build(own, profile).with_file_id(77), build(renamed, profile))
 
 
+@few
 @given(collections())
 def test_nothing_changes_nothing(entries: list[Entry]) -> None:
     segment = build(entries, "code")
@@ -285,6 +296,7 @@ def dumped(segment: Segment, extra: dict[str, Any] | None = None) -> bytes:
     return file.getvalue()
 
 
+@few
 @given(collections(), profiles)
 def test_segments_come_back_from_their_bytes(entries: list[Entry], profile: Profile) -> None:
     segment = build(entries, profile)
@@ -295,6 +307,7 @@ def test_segments_come_back_from_their_bytes(entries: list[Entry], profile: Prof
     assert told == extra
 
 
+@few
 @given(collections(), profiles)
 def test_a_segment_in_a_file_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Entry], profile: Profile
@@ -372,6 +385,7 @@ def test_well_formed_bytes_of_another_meaning_are_damage(value: Any) -> None:
         encoding.load(Memory(with_header(msgpack.packb(value))))
 
 
+@few
 @given(st.data(), values)
 def test_a_row_of_which_one_piece_is_another_is_damage_or_a_segment(
     data: st.DataObject, value: Any
