@@ -38,20 +38,20 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as its server described it; `schema` is the input schema as compact JSON."""
+    """A tool as its server described it; `schema` is the input schema as compact JSON.
 
+    `id` is the canonical `server::tool`; `digest` is equal for two tools that say the same.
+    """
+
+    id: str
     server: str
     name: str
     title: str
     description: str
     parameters: tuple[Parameter, ...]
     schema: bytes
+    read_only: bool
     digest: str
-
-    @property
-    def id(self) -> str:
-        """The canonical id, `server::tool`."""
-        return f"{self.server}::{self.name}"
 
     @property
     def tokens(self) -> int:
@@ -71,18 +71,30 @@ class Tool:
             "title": self.title,
             "description": self.description,
             "schema": self.schema,
+            "read_only": self.read_only,
         }
 
 
 def from_record(server: str, record: Mapping[str, Any]) -> Tool:
     """Return the tool that `as_record` wrote."""
-    schema = record["schema"]
-    named = record["name"], record["title"], record["description"]
-    return _tool(server, *named, schema, json.loads(schema))
+    schema = json.loads(record["schema"])
+    content = json.dumps([record[key] for key in ("name", "title", "description", "read_only")])
+    digest = hashlib.blake2b(content.encode() + record["schema"], digest_size=16).hexdigest()
+    return Tool(
+        f"{server}::{record['name']}",
+        server,
+        record["name"],
+        record["title"],
+        record["description"],
+        tuple(_parameters(schema)),
+        record["schema"],
+        record["read_only"],
+        digest,
+    )
 
 
-def parse_tool(server: str, raw: object) -> Tool:
-    """Return the record of one raw MCP tool.
+def parse_tool(server: str, raw: object, known: Tool | None = None) -> Tool:
+    """Return the record of one raw MCP tool; `known` itself when it says the same.
 
     Raises BadRequest, naming the field, when the tool breaks the protocol.
     """
@@ -91,27 +103,33 @@ def parse_tool(server: str, raw: object) -> Tool:
     name = _text(raw, "name")
     if not name or len(name) > MAX_NAME_CHARS or _CONTROL.search(name):
         raise BadRequest(f"name {name[:40]!r} is empty, too long or has control characters")
-    title = _text(raw, "title") or _annotated_title(raw.get("annotations"))
-    schema = raw.get("inputSchema", {"type": "object"})
-    if not isinstance(schema, Mapping):
-        raise BadRequest(f"inputSchema is a {type(schema).__name__}, not a map")
-    try:
-        schema_json = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"inputSchema is not JSON ({type(error).__name__})") from error
-    encoded = schema_json.encode("utf-8", "replace")
-    return _tool(server, name, title, _text(raw, "description"), encoded, schema)
+    hints = raw.get("annotations")
+    hints = hints if isinstance(hints, Mapping) else {}
+    record = {
+        "name": name,
+        "title": _text(raw, "title") or _text(hints, "title"),
+        "description": _text(raw, "description"),
+        "schema": _schema(raw.get("inputSchema", {"type": "object"})),
+        "read_only": hints.get("readOnlyHint") is True,
+    }
+    return known if known and known.as_record() == record else from_record(server, record)
 
 
-def parse_tools(server: str, raw_tools: Iterable[object]) -> tuple[list[Tool], list[str]]:
-    """Return a server's good tools in their order, and one reason per tool that was dropped."""
+def parse_tools(
+    server: str, raw_tools: Iterable[object], known: Mapping[str, Tool] | None = None
+) -> tuple[list[Tool], list[str]]:
+    """Return a server's good tools in their order, and one reason per tool that was dropped.
+
+    Tools that `known` holds by name and that have not changed are returned as they are.
+    """
+    known = known or {}
     tools: dict[str, Tool] = {}
     problems: list[str] = []
     for position, raw in enumerate(raw_tools):
         label = raw.get("name") if isinstance(raw, Mapping) else None
         label = label if isinstance(label, str) and label else f"tool {position}"
         try:
-            tool = parse_tool(server, raw)
+            tool = parse_tool(server, raw, known.get(label))
         except BadRequest as error:
             problems.append(f"{label[:80]}: {error.message}")
             continue
@@ -144,18 +162,14 @@ def signature(tool: Tool) -> str:
     return f"{line} - {sentence}" if sentence else line
 
 
-def _tool(
-    server: str,
-    name: str,
-    title: str,
-    description: str,
-    encoded: bytes,
-    schema: Mapping[str, Any],
-) -> Tool:
-    content = json.dumps([name, title, description]).encode() + encoded
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-    parameters = tuple(_parameters(schema))
-    return Tool(server, name, title, description, parameters, encoded, digest)
+def _schema(schema: object) -> bytes:
+    if not isinstance(schema, Mapping):
+        raise BadRequest(f"inputSchema is a {type(schema).__name__}, not a map")
+    try:
+        encoded = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"inputSchema is not JSON ({type(error).__name__})") from error
+    return encoded.encode("utf-8", "replace")
 
 
 def _text(raw: Mapping[str, Any], key: str) -> str:
@@ -166,11 +180,6 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
         raise BadRequest(f"{key} is a {type(value).__name__}, not a string")
     # A lone surrogate is legal in JSON and in no encoding that we write.
     return value.encode("utf-8", "replace").decode()
-
-
-def _annotated_title(annotations: object) -> str:
-    title = annotations.get("title") if isinstance(annotations, Mapping) else None
-    return title.encode("utf-8", "replace").decode() if isinstance(title, str) else ""
 
 
 def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:
