@@ -71,7 +71,7 @@ class Analysis(NamedTuple):
 
 def analyse(tool: Tool) -> Analysis:
     """Return the terms of one tool, in hundredths of a mention, and how they are spelt."""
-    fields = {field: words(text) for field, text in _texts(tool).items()}
+    fields = {field: words(text) for field, text in texts(tool).items()}
     weighed: dict[str, float] = {}
     for field, found in fields.items():
         weight, dilution, typical = FIELDS[field]
@@ -205,7 +205,7 @@ def _saturated(frequencies: NDArray[np.uint16]) -> NDArray[np.float64]:
     return np.asarray(mentions * (K1 + 1) / (mentions + K1), np.float64)
 
 
-def _texts(tool: Tool) -> dict[str, str]:
+def texts(tool: Tool) -> dict[str, str]:
     """Return the text of each field; a name is followed by itself as one word."""
     sentence = first_sentence(tool.description, SENTENCE_CHARS).rstrip("…")
     described = [p.description[:PARAMETER_CHARS] for p in tool.parameters]

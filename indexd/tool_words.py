@@ -90,6 +90,10 @@ def _translate(result: Vocabulary, foreign: list[str], english: list[str]) -> No
     others = [(first, TRANSLATION), *((word, FURTHER_TRANSLATION) for word in further)]
     for key in foreign:
         result.add(key, others)
+    # A tool may be described in Chinese, Japanese or Korean, where two characters are a term.
+    terms = [(key, RELATED) for key in foreign if is_cjk(key) and len(key) == 2]
+    for key in english:
+        result.add(key, terms)
 
 
 def _key(entry: str) -> str:
