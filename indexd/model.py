@@ -29,6 +29,23 @@ KINDS: tuple[Kind, ...] = tuple(Kind)
 DEFAULT_KINDS: tuple[Kind, ...] = KINDS[:4]
 TOOL_KINDS = frozenset({Kind.TOOL_INPUT, Kind.TOOL_ERROR, Kind.TOOL_OUTPUT})
 
+# Who speaks in a document: what the role filter asks for, and what a hit says.
+ROLES: dict[Kind, str] = {
+    Kind.USER_TEXT: "user",
+    Kind.ASSISTANT_TEXT: "assistant",
+    Kind.TOOL_INPUT: "assistant",
+    Kind.REASONING: "assistant",
+    Kind.TOOL_ERROR: "tool",
+    Kind.TOOL_OUTPUT: "tool",
+    Kind.SUMMARY: "system",
+    Kind.META: "system",
+}
+
+
+# Types are what the files say they are, so their number and length are bounded.
+MAX_TYPES = 100
+MAX_TYPE_CHARS = 80
+
 
 class Block(NamedTuple):
     """One piece of a message, of one kind, as the agent stored it.
@@ -81,6 +98,9 @@ class SessionState:
 
     def skip(self, what: str) -> None:
         """Count one record of type `what` that gives no message."""
+        what = what[:MAX_TYPE_CHARS]
+        if what not in self.skipped and len(self.skipped) >= MAX_TYPES:
+            what = "other"
         self.skipped[what] = self.skipped.get(what, 0) + 1
 
 

@@ -1,0 +1,338 @@
+"""What `indexctl` can be told: its commands, their options, and the help that explains them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from indexd import __version__
+from indexd.errors import BadRequest
+from indexd.terminal import window_columns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+MAX_HELP_COLUMNS = 96
+
+# argparse looks for a translation of each of its words, in vain, for a twentieth of the time a
+# whole query takes; our own words are English anyway.
+argparse._ = str  # type: ignore[attr-defined]
+
+PROLOGUE = "Search what was said, done or broken in every past coding-agent session."
+EPILOGUE = """\
+examples:
+  indexctl query database is locked        what did we say about this?
+  indexctl around 3                        read around the third hit
+  indexctl tools "create an issue"         which tool does this?
+  indexctl status --wait                   until everything is indexed
+
+Each command explains itself: indexctl query --help
+Exit status: 0 found or done, 1 nothing found, 2 error.
+"""
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the window, within reason; asks the system and not shutil, which is slow."""
+
+    def __init__(self, prog: str) -> None:
+        columns = window_columns(os.environ, 1)
+        super().__init__(prog, max_help_position=26, width=min(columns, MAX_HELP_COLUMNS) - 2)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are errors like all others: one line, one hint, status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise BadRequest; argparse would print a page of usage first."""
+        raise BadRequest(message, f"see: {self.prog} --help")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line asks for; its `command` names one of COMMANDS.
+
+    The command's own parser is the only one built where the command comes first, since building
+    them all takes as long as a search. Raises BadRequest for a mistake; --help and --version
+    are answered by SystemExit.
+    """
+    asked = argparse.Namespace(socket=None, no_start=False, json=False)
+    if argv and argv[0] in COMMANDS:
+        asked.command, rest = argv[0], argv[1:]
+    else:
+        _every_command().parse_args(argv, asked)
+        rest = asked.rest
+    parser = _one_command(asked.command)
+    _, left = parser.parse_known_args(rest, asked)
+    if hasattr(asked, "text") and not any(word.startswith("-") for word in left):
+        # Words may stand on both sides of an option.
+        asked.text += left
+    elif left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    return asked
+
+
+def _every_command() -> Parser:
+    names = "\n".join(f"  {name:<10} {summary}" for name, (summary, _, _) in COMMANDS.items())
+    parser = Parser(
+        prog="indexctl",
+        usage="indexctl COMMAND ...",
+        description=f"{PROLOGUE}\n\ncommands:\n{names}",
+        epilog=EPILOGUE,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"indexctl {__version__}")
+    _add_shared(parser)
+    return parser
+
+
+def _one_command(name: str) -> Parser:
+    summary, text, fill = COMMANDS[name]
+    about, _, examples = text.partition("examples:")
+    parser = Parser(
+        prog=f"indexctl {name}",
+        description=about.strip() or summary,
+        epilog=f"examples:{examples}",
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    fill(parser)
+    _add_shared(parser)
+    return parser
+
+
+def _add_shared(parser: Parser) -> None:
+    """Add the options that may stand before or after the command; unset, they change nothing."""
+    group = parser.add_argument_group("everywhere")
+    unset = argparse.SUPPRESS
+    group.add_argument(
+        "--socket", metavar="PATH", default=unset, help="the daemon's socket (INDEXD_SOCKET)"
+    )
+    group.add_argument(
+        "--no-start", action="store_true", default=unset, help="fail when no daemon answers"
+    )
+    group.add_argument(
+        "--json", action="store_true", default=unset, help="print the daemon's answer as it came"
+    )
+
+
+def _query(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl query [options] TEXT ..."
+    add = parser.add_argument
+    add("text", nargs="+", metavar="TEXT", help="words to look for; rare ones help most")
+    add("-n", "--limit", type=_whole, metavar="N", help="hits to show, 1 to 200 (8)")
+    add("--offset", type=_whole, metavar="N", help="hits to pass over")
+    add(
+        "-k",
+        "--kind",
+        action="append",
+        type=_words,
+        metavar="KIND",
+        help="user_text, assistant_text, tool_input, tool_error (these by default), tool_output,"
+        " reasoning, summary, meta, or all; repeat it, or separate by commas",
+    )
+    add("--role", choices=("user", "assistant", "tool", "system"), help="only what it said")
+    add("--tool-name", metavar="NAME", help="only calls and results of this tool")
+    _add_filters(parser)
+    add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
+    add("--no-sync", action="store_true", help="do not take in the very last lines first")
+    add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which sessions are meant, and when."""
+    add = parser.add_argument
+    add(
+        "--scope",
+        choices=("project", "global"),
+        help="this project's sessions, or all (global, or project when --project names one)",
+    )
+    add(
+        "--project",
+        metavar="DIR|NAME",
+        help="sessions held in this directory or below it, or in one of this name (the git top"
+        " level of the current directory)",
+    )
+    add("--agent", metavar="NAME", help="only sessions of this agent: claude, codex, kiro ...")
+    add("--session", metavar="ID", help="only this session: its path, its id or how that begins")
+    add("--session-dir", metavar="DIR", help="for --scope project: sessions in this directory")
+    add("--subagents", choices=("include", "exclude", "only"), help="those of sub-agents (include)")
+    add("--source", choices=("global", "archive"), help="only live roots, or only archives")
+    add("--since", metavar="TIME", help="not older: 2026-11-03, yesterday, 3d, '2 weeks ago'")
+    add("--until", metavar="TIME", help="not newer")
+
+
+def _around(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl around [options] N | PATH INDEX"
+    add = parser.add_argument
+    add(
+        "where",
+        nargs="+",
+        metavar="N | PATH INDEX",
+        help="a hit's number in the last query, or a session's path and a message index",
+    )
+    add("-B", "--before", type=_whole, metavar="N", help="messages before it, 0 to 50 (3)")
+    add("-A", "--after", type=_whole, metavar="N", help="messages after it, 0 to 50 (3)")
+    add("-C", "--context", type=_whole, metavar="N", help="messages on both sides")
+    add("--full", action="store_true", help="whole texts, up to 1 MiB in all")
+    add("--reasoning", action="store_true", help="show the agent's reasoning too")
+    add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _tools(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl tools [options] [QUERY ...]"
+    add = parser.add_argument
+    add("text", nargs="*", metavar="QUERY", help="what the tool should do, or its name")
+    add("--id", metavar="ID", help="one tool: server::tool, mcp__server__tool, or its bare name")
+    add("-n", "--max-results", type=_whole, metavar="N", help="tools to show (5)")
+    add("--server", metavar="NAME", help="only tools of this server")
+    add("--detail", choices=("signature", "full"), help="one line, or the whole input schema")
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl history [options] JSON | -"
+    parser.add_argument("payload", metavar="JSON", help="the call's arguments; - reads them")
+
+
+def _status(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl status [options]"
+    parser.add_argument("--wait", action="store_true", help="until everything is indexed")
+
+
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl mcp event | sync | servers | serve [options]"
+    parser.add_argument("action", choices=("event", "sync", "servers", "serve"), help="see above")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
+
+
+def _reindex(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl reindex [options] [PATH]"
+    parser.add_argument("path", nargs="?", metavar="PATH", help="a session or directory (all)")
+
+
+def _stop(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl stop [options]"
+
+
+def _config(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl config [options] [get KEY | set KEY VALUE]"
+    parser.add_argument("action", nargs="?", choices=("get", "set"), help="what to do")
+    parser.add_argument("key", nargs="?", metavar="KEY", help="like tool_search.min_pct")
+    parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
+    parser.add_argument("--init", action="store_true", help="write a commented file to start from")
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace(",", " ").split() if word]
+
+
+def option_values(lists: list[list[str]] | None) -> list[str] | None:
+    """Return the values of an option that may be repeated and may hold commas."""
+    return [value for values in lists for value in values] if lists else None
+
+
+QUERY = """\
+Search all sessions and print the best hits: when, in which agent and project,
+what kind of text, and where it matched. A hit's number leads on, as in:
+indexctl around 3.
+
+examples:
+  indexctl query database is locked
+  indexctl query --kind tool_error --since 1w pytest fixture
+  indexctl query --scope project --agent claude "retry policy"
+  indexctl query --json OAuth callback | jq -r '.hits[].session_path'
+"""
+AROUND = """\
+Print the messages around one of a session. The one asked for is marked with >.
+
+examples:
+  indexctl around 3                     the third hit of the last query
+  indexctl around 3 -C 10 --full        more of it
+  indexctl around ~/.claude/projects/-src-app/0b1c2d3e.jsonl 128 -B 0
+"""
+TOOLS = """\
+Find the MCP tool that does something, among all servers that were ever
+connected. Without a query: the list of deferred tools, and how much of the
+context window they would take.
+
+examples:
+  indexctl tools create an issue
+  indexctl tools --id github::create_issue --detail full
+  indexctl tools --server git --json diff
+"""
+HISTORY = """\
+Answer an agent's call of the `history` tool, in the text that agents read.
+
+examples:
+  indexctl history '{"operation": "search", "query": "retry policy"}'
+  indexctl history - < call.json
+"""
+STATUS = """\
+Print what is indexed, from which roots, what is still to be read, and what is
+wrong.
+
+examples:
+  indexctl status
+  indexctl status --wait && indexctl query "it is all there"
+  indexctl status --json | jq .files_pending
+"""
+MCP = """\
+Tell indexd about MCP servers, or be one.
+
+  event     read events from standard input, as JSON, one or several:
+            {"event": "connected", "server": "git", "tools": [...]}
+  sync      connect to the servers of an agent's configuration and index
+            their tools
+  servers   list the servers and their state
+  serve     be an MCP server that offers search to an agent
+
+examples:
+  indexctl mcp event < event.json
+  indexctl mcp sync --help
+"""
+REINDEX = """\
+Forget what is known of a session, of all below a directory, or of everything,
+and read it again. Only the index is touched, never a session.
+
+examples:
+  indexctl reindex
+  indexctl reindex ~/.codex/sessions
+"""
+STOP = """\
+Stop the daemon and wait until it is gone. The next query starts it again.
+
+examples:
+  indexctl stop
+"""
+CONFIG = """\
+Print all settings in force, or one; set one in the configuration file, whose
+comments and layout stay as they are. Tool search settings are also known as
+Kiro spells them.
+
+examples:
+  indexctl config
+  indexctl config get tool_search.min_pct
+  indexctl config set toolSearch.minPct 10
+  indexctl config --init
+"""
+
+COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], Any]]] = {
+    "query": ("search all sessions", QUERY, _query),
+    "around": ("read the messages around a hit", AROUND, _around),
+    "tools": ("find MCP tools", TOOLS, _tools),
+    "history": ("answer an agent's history call", HISTORY, _history),
+    "status": ("what is indexed, and what is wrong", STATUS, _status),
+    "mcp": ("events, servers, and being one", MCP, _mcp),
+    "reindex": ("read sessions again from the start", REINDEX, _reindex),
+    "stop": ("stop the daemon", STOP, _stop),
+    "config": ("read and change settings", CONFIG, _config),
+}

@@ -1,0 +1,320 @@
+"""What each command of `indexctl` does: ask the daemon, show the answer, say how it went.
+
+Every function takes the parsed command line and returns the exit status: 0 found or done,
+1 nothing found. Errors are raised. Data goes to standard output, talk to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from indexd import arguments, lasthits, output, paths
+from indexd.client import Client
+from indexd.errors import BadRequest, Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any
+
+FOUND, NOTHING = 0, 1
+DEFAULT_LIMIT = 8
+WAIT_SECONDS = 0.2
+STOP_SECONDS = 10.0
+
+
+def connected(asked: argparse.Namespace) -> Client:
+    """Return an open client; starts the daemon when none answers, unless that is forbidden."""
+    client = Client(asked.socket, name="indexctl")
+    try:
+        client.connect()
+    except Unavailable:
+        if asked.no_start:
+            raise
+        from indexd.start import log_file, start
+
+        process = start(client.socket_path, os.environ)
+        if process is not None:
+            output.say(
+                f"started indexd (process {process.pid}, log {log_file(os.environ)});"
+                " it reads the newest sessions first"
+            )
+        client.connect()
+    return client
+
+
+def query(asked: argparse.Namespace) -> int:
+    """Search, show the hits, and remember them for `around`."""
+    with connected(asked) as client:
+        answer = client.search(
+            " ".join(asked.text),
+            kinds=arguments.option_values(asked.kind),
+            role=asked.role,
+            tool_name=asked.tool_name,
+            limit=asked.limit,
+            offset=asked.offset,
+            **_filters(asked),
+            order=asked.order,
+            sync=False if asked.no_sync else None,
+            reveal=asked.reveal or None,
+        )
+    hits = answer["hits"]
+    lasthits.remember(paths.cache_dir(os.environ), hits)
+    if asked.json:
+        output.write_json(answer)
+        return FOUND if hits else NOTHING
+    output.warn(answer)
+    if not hits:
+        if not answer.get("warnings"):
+            output.say(f"nothing found for {' '.join(asked.text)!r}")
+        return NOTHING
+    from indexd import render
+
+    more = _next_page(hits) if len(hits) >= (asked.limit or DEFAULT_LIMIT) else ""
+    output.write(render.hits(answer, output.terminal(), time.time(), more))
+    return FOUND
+
+
+def around(asked: argparse.Namespace) -> int:
+    """Show the messages around one, named by path and index or by a hit's number."""
+    from indexd import render
+    from indexd.resume import resume_command
+
+    hit = _place(asked.where)
+    with connected(asked) as client:
+        answer = client.around(
+            hit["session_path"],
+            hit["message_index"],
+            _first_given(asked.before, asked.context),
+            _first_given(asked.after, asked.context),
+            full=asked.full or None,
+            reasoning=asked.reasoning or None,
+            reveal=asked.reveal or None,
+        )
+    if asked.json:
+        output.write_json(answer)
+    else:
+        output.warn(answer)
+        resume = resume_command(hit)
+        output.write(render.around(answer, output.terminal(), paths.home(os.environ), resume))
+    return FOUND
+
+
+def tools(asked: argparse.Namespace) -> int:
+    """Show the tools that fit, or without a query the deferred ones."""
+    from indexd import render
+
+    text = " ".join(asked.text)
+    with connected(asked) as client:
+        if not text and not asked.id:
+            answer = client.tool_list()
+            shown = render.tool_list
+            some = bool(answer.get("deferred") or answer.get("loaded"))
+        else:
+            answer = client.tool_search(
+                text or None,
+                tool_id=asked.id,
+                max_results=asked.max_results,
+                server=asked.server,
+                detail=asked.detail or (None if asked.json else "signature"),
+            )
+            shown = render.tools
+            some = bool(answer["tools"])
+    if asked.json:
+        output.write_json(answer)
+    else:
+        output.warn(answer)
+        if some:
+            output.write(shown(answer, output.terminal()))
+        elif not answer.get("warnings"):
+            output.say("no tools found")
+    return FOUND if some else NOTHING
+
+
+def history(asked: argparse.Namespace) -> int:
+    """Answer a `history` call with the text that agents read."""
+    payload = output.read_json(sys.stdin.read() if asked.payload == "-" else asked.payload)
+    if not isinstance(payload, dict):
+        raise BadRequest(
+            "invalid arguments: not a JSON object", 'send {"operation": "search", ...}'
+        )
+    with connected(asked) as client:
+        answer = client.history({"project": project(os.getcwd()), **payload})
+    if asked.json:
+        output.write_json(answer)
+    else:
+        output.write(answer["text"] + "\n")
+    return FOUND
+
+
+def status(asked: argparse.Namespace) -> int:
+    """Show the daemon's state, at once or when everything is indexed."""
+    from indexd import render_status
+
+    with connected(asked) as client:
+        answer = _indexed(client) if asked.wait else client.status()
+    if asked.json:
+        output.write_json(answer)
+    else:
+        output.write(render_status.status(answer, output.terminal(), paths.home(os.environ)))
+    return FOUND
+
+
+def mcp(asked: argparse.Namespace) -> int:
+    """Feed events, or hand over to the program that speaks MCP."""
+    if asked.action == "event":
+        from indexd.mcp_event import feed
+
+        asked.json = asked.json or "--json" in asked.rest
+        return feed(asked, connected)
+    if asked.socket:
+        os.environ["INDEXD_SOCKET"] = os.path.abspath(asked.socket)
+    if not {"-h", "--help"}.intersection(asked.rest):
+        connected(asked).close()
+    from indexd.mcp_cli import main
+
+    return int(main([asked.action, *(["--json"] if asked.json else []), *asked.rest]) or 0)
+
+
+def reindex(asked: argparse.Namespace) -> int:
+    """Have sessions read again from the start."""
+    with connected(asked) as client:
+        answer = client.reindex(os.path.abspath(asked.path) if asked.path else None)
+    if asked.json:
+        output.write_json(answer)
+    else:
+        output.warn(answer)
+        output.say("reading again; see: indexctl status --wait")
+    return FOUND
+
+
+def stop(asked: argparse.Namespace) -> int:
+    """Stop the daemon and wait until it is gone."""
+    from indexd.stop import stop_daemon
+
+    client = Client(asked.socket, name="indexctl")
+    try:
+        client.connect()
+    except Unavailable:
+        output.say(f"no daemon runs at {client.socket_path}")
+        if asked.json:
+            output.write_json({"stopped": None})
+        return FOUND
+    with client:
+        pid = stop_daemon(client, STOP_SECONDS)
+    if asked.json:
+        output.write_json({"stopped": pid})
+    else:
+        output.say(f"stopped indexd (process {pid})")
+    return FOUND
+
+
+def config(asked: argparse.Namespace) -> int:
+    """Show or change settings; no daemon is needed."""
+    from indexd.config_cli import run
+
+    return run(asked)
+
+
+def project(directory: str) -> str:
+    """Return the git top level that `directory` lies in, else `directory` itself."""
+    at = directory
+    while True:
+        try:
+            os.stat(os.path.join(at, ".git"))
+            return at
+        except OSError:
+            parent = os.path.dirname(at)
+        if parent == at:
+            return directory
+        at = parent
+
+
+def _place(where: list[str]) -> dict[str, Any]:
+    """Return the session path and message index that `around` was given."""
+    if len(where) == 1 and where[0].isdecimal():
+        return lasthits.recall(paths.cache_dir(os.environ), int(where[0]))
+    if len(where) == 2 and where[1].isdecimal():
+        return {"session_path": os.path.abspath(where[0]), "message_index": int(where[1])}
+    raise BadRequest(
+        f"{' '.join(where)} is neither a hit's number nor a path and a message index",
+        "write: indexctl around 3, or: indexctl around PATH INDEX",
+    )
+
+
+def _filters(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return which sessions a command line means; the project is also a hit's to be of or not."""
+    return {
+        "scope": asked.scope or ("project" if asked.project else None),
+        "project": _directory_or_name(asked.project) if asked.project else project(os.getcwd()),
+        "session_dir": os.path.abspath(asked.session_dir) if asked.session_dir else None,
+        "agent": asked.agent,
+        "session": _path_or_id(asked.session),
+        "subagents": asked.subagents,
+        "source": asked.source,
+        "since": asked.since,
+        "until": asked.until,
+    }
+
+
+def _directory_or_name(place: str) -> str:
+    """Return `place` absolute, unless it is no more than a project's name."""
+    return os.path.abspath(place) if "/" in place or place in (".", "..") else place
+
+
+def _path_or_id(session: str | None) -> str | None:
+    return os.path.abspath(session) if session and "/" in session else session
+
+
+def _next_page(hits: list[dict[str, Any]]) -> str:
+    """Return this command line as it asks for the hits that follow."""
+    from indexd.resume import quoted
+
+    words, skip = [], False
+    for word in sys.argv[1:]:
+        if not skip and not word.startswith("--offset"):
+            words.append(quoted(word))
+        skip = word == "--offset"
+    line = f"indexctl {' '.join(words)} --offset {hits[-1]['rank']}"
+    return line if line.isprintable() and len(line) <= 120 else ""
+
+
+def _first_given(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _indexed(client: Client) -> Any:
+    """Return the state once nothing is left to read, showing a bar on a terminal until then."""
+    from indexd.render_status import progress
+
+    most_bytes = most_files = 0
+    shows = sys.stderr.isatty()
+    while True:
+        answer = client.status()
+        if not answer["files_pending"] and not answer["bytes_pending"]:
+            break
+        most_bytes = max(most_bytes, answer["bytes_pending"])
+        most_files = max(most_files, answer["files_pending"])
+        if shows:
+            sys.stderr.write(f"\r\x1b[K{progress(answer, most_bytes, most_files)}")
+            sys.stderr.flush()
+        time.sleep(WAIT_SECONDS)
+    if shows and (most_bytes or most_files):
+        sys.stderr.write("\r\x1b[K")
+    return answer
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "query": query,
+    "around": around,
+    "tools": tools,
+    "history": history,
+    "status": status,
+    "mcp": mcp,
+    "reindex": reindex,
+    "stop": stop,
+    "config": config,
+}

@@ -1,0 +1,152 @@
+"""The engine as the daemon runs it: the parts put together, and the methods they answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskStatus
+
+from indexd import __version__, config, paths, sandbox, status
+from indexd.config import Settings
+from indexd.index import Index
+from indexd.indexer import Indexer
+from indexd.requests import Around, History, Reindex, Search, Status, Sync
+from indexd.searching import Searcher, Sources
+from indexd.server import Method
+from indexd.service import Service
+from indexd.store import Store
+from indexd.text import ANALYSIS, Profile
+
+
+class Engine:
+    """Everything between the socket and the files, for one Settings."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self._settings, self._load = settings, load
+        self._began = time.monotonic()
+        profile = cast(Profile, settings.analysis.profile)
+        # What rows mean depends on the analysis, so another analysis is another directory.
+        name = f"sessions-{profile}-{ANALYSIS}"
+        os.makedirs(settings.cache_dir, mode=0o700, exist_ok=True)
+        _remove_others(settings.cache_dir, name)
+        self._store = Store(os.path.join(settings.cache_dir, name))
+        self._index = Index()
+        self._indexer = Indexer(
+            self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
+        )
+        sources = Sources(self._indexer.library.get, self._indexer.root_of, self._store.get)
+        searcher = Searcher(
+            sources, profile, settings.history.relative_score, settings.history.snippet_chars
+        )
+        self._service = Service(
+            self._index, searcher, sources, self._indexer.catch_up, self._pending
+        )
+
+    def methods(self) -> Mapping[str, Method]:
+        """Return what answers each method of the socket."""
+        return {
+            "search": Method(self._service.search, Search),
+            "around": Method(self._service.around, Around),
+            "history": Method(self._service.history, History),
+            "sync": Method(self._service.sync, Sync),
+            "status": Method(self._status, Status),
+            "reindex": Method(self._reindex, Reindex),
+        }
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Restore what the cache holds, then follow the files until cancelled."""
+        await to_thread.run_sync(self._store.start)
+        await self._indexer.run(task_status=task_status)
+
+    async def worked_off(self) -> None:
+        """Return once every file that is there has been read."""
+        await self._indexer.worked_off()
+
+    def healthy(self) -> bool:
+        """Say whether everything that must run does."""
+        return self._indexer.healthy()
+
+    def status_text(self) -> str:
+        """Return the state in one line."""
+        files, size = self._pending()
+        known = f"{self._index.snapshot.documents} documents in {len(self._indexer.library)} files"
+        return f"{known}, {files} files ({size / 1e6:.0f} MB) to read" if files else known
+
+    async def reload(self) -> None:
+        """Read the configuration again; its roots take effect at once, the rest at a restart."""
+        settings = self._load()
+        self._settings = settings
+        await self._indexer.changed_roots(settings.roots)
+
+    async def close(self) -> None:
+        """Write down what a restart will want."""
+        await to_thread.run_sync(self._indexer.close)
+
+    def _pending(self) -> tuple[int, int]:
+        return len(self._indexer.backlog), self._indexer.backlog.unread_bytes
+
+    async def _reindex(self, request: Reindex) -> dict[str, Any]:
+        return {"files": await self._indexer.reindex(request.path)}
+
+    async def _status(self, request: Status) -> dict[str, Any]:
+        await self._indexer.listed()
+        return await to_thread.run_sync(self._facts)
+
+    def _facts(self) -> dict[str, Any]:
+        settings, indexer = self._settings, self._indexer
+        known = list(indexer.library)
+        files_pending, bytes_pending = self._pending()
+        snapshot = self._index.snapshot
+        degraded = [text for text in (self._store.degraded, self._store.notice) if text]
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._began, 3),
+            "socket": settings.socket,
+            "generation": snapshot.generation,
+            "documents": snapshot.documents,
+            "files": sum(bool(record.agent) for record in known),
+            "files_pending": files_pending,
+            "bytes_pending": bytes_pending,
+            "index_bytes": status.directory_bytes(settings.cache_dir),
+            "rss_bytes": status.rss_bytes(),
+            "watch": indexer.watch_status(),
+            "roots": status.roots(settings.roots, indexer.opened_roots, known),
+            "agents": status.agents(known),
+            "servers": {},
+            "problems": [*settings.left_out, *status.problems(known, indexer.problems)],
+            "degraded": degraded,
+            "sandbox": sandbox.probe(paths.home(os.environ)),
+        }
+
+
+def build(settings: Settings) -> Engine:
+    """Return the engine that `settings` describe."""
+
+    def load() -> Settings:
+        return config.load(
+            os.environ,
+            config_file=settings.config_file,
+            socket=settings.socket,
+            cache_dir=settings.cache_dir,
+            state_dir=settings.state_dir,
+        )
+
+    return Engine(settings, load)
+
+
+def _remove_others(cache_dir: str, name: str) -> None:
+    """Remove the rows of analyses that are not in use; they could only grow old."""
+    for other in os.listdir(cache_dir):
+        if other.startswith(("sessions-", "base-")) and name not in other:
+            path = os.path.join(cache_dir, other)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)

@@ -1,0 +1,322 @@
+"""The write side: keeps the index equal to the files.
+
+Paths that may have changed come from the watcher; a sweep finds what events missed. What is
+small is done at once, in turns; the rest goes to the backlog. Every step goes look, settle,
+publish, store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from anyio.abc import TaskStatus
+
+from indexd import finding
+from indexd.attending import Task, attend, unread_bytes
+from indexd.backlog import Backlog
+from indexd.confine import RootDirectory
+from indexd.discover import SUBAGENTS, skipped
+from indexd.finding import Found, OpenRoot
+from indexd.formats.registry import named_by_path
+from indexd.index import Index
+from indexd.library import Library
+from indexd.looking import Looked
+from indexd.publishing import Publisher
+from indexd.records import Record
+from indexd.roots import Root
+from indexd.settling import Change
+from indexd.store import Store
+from indexd.sweep import Schedule
+from indexd.text import Profile
+from indexd.upkeep import Upkeep
+from indexd.watch import Watcher
+
+T = TypeVar("T")
+
+# What a query may wait for: files with more unread bytes than this in all go to the backlog.
+PROMPT_BYTES = 4 * 1024 * 1024
+# Twice this is what an append may wait until it is found without being asked for.
+SETTLE_SECONDS = 0.1
+
+
+class Indexer:
+    """Keeps `index` equal to the session files below `roots`."""
+
+    def __init__(
+        self,
+        index: Index,
+        store: Store,
+        roots: Sequence[Root],
+        profile: Profile,
+        cache_dir: str,
+        base_name: str,
+    ) -> None:
+        self.library = Library()
+        self.opened_roots: dict[str, OpenRoot] = {}
+        self._store, self._configured, self._profile = store, list(roots), profile
+        self._cookies = os.path.join(cache_dir, "cookies")
+        self._watcher: Watcher | None = None
+        base_path = os.path.join(cache_dir, base_name)
+        self._upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
+        self._publisher = Publisher(index, self.library, store, self._upkeep)
+        self._turn = anyio.Lock()
+        self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)
+        self._one = CapacityLimiter(1)
+        self._listed, self._swept = anyio.Event(), anyio.Event()
+        self._changed = asyncio.Event()
+
+    # What others ask.
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Return by session path why a file that is there gives nothing."""
+        return self._publisher.problems
+
+    async def listed(self) -> None:
+        """Return once it is known what there is to read."""
+        await self._listed.wait()
+
+    async def worked_off(self) -> None:
+        """Return once nothing is left to read."""
+        await self._swept.wait()
+        await self.backlog.empty()
+
+    async def catch_up(self) -> None:
+        """Return once every complete line written before the call is in the index.
+
+        Files of the backlog are not waited for.
+        """
+        await self._swept.wait()
+        assert self._watcher is not None
+        seen = await asyncio.wrap_future(self._watcher.barrier())
+        async with self._turn:
+            await self._take_events()
+            unseen = [r for r in self.opened_roots.values() if not seen or self._polled(r)]
+            if unseen:
+                await self._sweep(unseen)
+
+    async def reindex(self, path: str | None) -> int:
+        """Forget what is known of one session, or of all, and read it again; return how many."""
+        async with self._turn:
+            chosen = list(self.library) if path is None else [self.library.get(path)]
+            for record in chosen:
+                if record is not None:
+                    self._publisher.forget(record)
+            await self._sweep()
+        return sum(record is not None for record in chosen)
+
+    async def changed_roots(self, roots: Sequence[Root]) -> None:
+        """Follow another configuration of roots."""
+        async with self._turn:
+            self._configured = list(roots)
+            self._open_roots()
+            old, self._watcher = self._watcher, await self._in_thread(self._watch, _loop())
+            if old is not None:
+                await self._in_thread(old.close)
+            await self._sweep()
+
+    # The process around it.
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Restore what the cache holds, then follow the files until cancelled."""
+        await self._in_thread(self._upkeep.restore)
+        task_status.started()
+        self._open_roots()
+        self._watcher = await self._in_thread(self._watch, _loop())
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._following)
+                tasks.start_soon(self._sweeping)
+                tasks.start_soon(self.backlog.run)
+                tasks.start_soon(self._upkeep.run)
+        finally:
+            self._watcher.close()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> Watcher:
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._changed.set)
+
+        watcher = Watcher(
+            [os.path.realpath(root.path) for root in self._configured],
+            self._cookies,
+            wake,
+            excluded=self._left_out,
+        )
+        watcher.start()
+        return watcher
+
+    def _left_out(self, directory: str) -> bool:
+        root = self.root_of(directory)
+        excluded = root is not None and root.excludes(directory)
+        return excluded or skipped(os.path.basename(directory))
+
+    def healthy(self) -> bool:
+        """Say whether the threads that everything rests on are alive."""
+        return self._store.alive() and (self._watcher is None or self._watcher.alive())
+
+    def close(self) -> None:
+        """Write down what a restart will want, in the little time there is."""
+        self._store.close()
+        for root in self.opened_roots.values():
+            root.directory.close()
+
+    # Following.
+
+    async def _following(self) -> None:
+        """Take events as they come, so that the index is current before anybody asks."""
+        assert self._watcher is not None
+        await self._swept.wait()
+        while True:
+            await self._changed.wait()
+            # Agents write in bursts: a moment's patience turns many looks into one.
+            await anyio.sleep(SETTLE_SECONDS)
+            async with self._turn:
+                await self._take_events()
+
+    async def _take_events(self) -> None:
+        assert self._watcher is not None
+        self._changed.clear()
+        paths = self._watcher.drain()
+        if paths:
+            self._open_roots()
+            found, gone = await self._in_thread(self._concerned, paths)
+            await self._attend_to(found, gone)
+
+    async def _sweeping(self) -> None:
+        schedule = Schedule.starting(_now())
+        while True:
+            polled = [root for root in list(self.opened_roots.values()) if self._polled(root)]
+            await anyio.sleep(schedule.wait(_now(), polling=bool(polled)))
+            full = _now() >= schedule.full_at
+            async with self._turn:
+                found = await self._sweep(None if full else polled)
+            self._swept.set()
+            now = _now()
+            schedule = schedule.after_full(now, found=found) if full else schedule.after_recent(now)
+
+    def _polled(self, root: OpenRoot) -> bool:
+        return self._watcher is None or self._watcher.mode(root.path) == "poll"
+
+    async def _sweep(self, roots: Sequence[OpenRoot] | None = None) -> bool:
+        """Compare the files of some roots, or of all, with what is known; say if any differed."""
+        if roots is None:
+            self._open_roots()
+        chosen = list(self.opened_roots.values()) if roots is None else roots
+        everything = await self._in_thread(finding.sweep, chosen)
+        here = {found.candidate.path: found for found in everything}
+        differing = [f for p, f in here.items() if f.differs(self.library.get(p))]
+        swept = None if roots is None else {root.path for root in roots}
+        gone = [
+            record
+            for record in self.library
+            if record.path not in here and (swept is None or record.root in swept)
+        ]
+        await self._attend_to(differing, gone)
+        return bool(differing or gone)
+
+    def _open_roots(self) -> None:
+        """Open the roots that have appeared, and let go of those that are gone."""
+        wanted = {root.path: root for root in self._configured}
+        for path, opened in list(self.opened_roots.items()):
+            if wanted.get(path) != opened.root or not opened.directory.is_current():
+                opened.directory.close()
+                del self.opened_roots[path]
+        for path, root in wanted.items():
+            if path not in self.opened_roots:
+                with contextlib.suppress(OSError):
+                    self.opened_roots[path] = OpenRoot(root, RootDirectory(path))
+
+    def root_of(self, path: str) -> OpenRoot | None:
+        """Return the open root that holds `path`."""
+        return next((r for r in list(self.opened_roots.values()) if r.holds(path)), None)
+
+    def watch_status(self) -> dict[str, Any]:
+        """Return how changes are noticed."""
+        return {} if self._watcher is None else self._watcher.status()
+
+    def _concerned(self, paths: Iterable[str]) -> tuple[list[Found], list[Record]]:
+        """Return the sessions that differ around the changed paths, and the records now gone.
+
+        An append to a known session looks at that file alone; anything else, at its directory,
+        whose names decide together which files are sessions.
+        """
+        looked = Looked(self.library)
+        resting: list[tuple[OpenRoot, Record]] = []
+        for path in paths:
+            root = self.root_of(path)
+            owner = self.library.owner(path)
+            if root is None:
+                looked.suspect(self.library.below(path))
+            elif owner is not None and path == owner.data_path:
+                resting.append((root, owner))
+            elif os.path.isdir(path) and not os.path.islink(path):
+                looked.below(root, path)
+            else:
+                # A session being deleted hides its sub-agents with it.
+                directory = os.path.dirname(path)
+                looked.around(root, directory)
+                looked.around(root, os.path.join(directory, SUBAGENTS))
+                looked.suspect(self.library.below(path))
+        for root, record in resting:
+            looked.at(root, record)
+        return looked.differing(), looked.gone()
+
+    async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
+        """Bring the index up to date with some files, now or by way of the backlog."""
+        found = sorted(found, key=lambda f: f.stamp.mtime_ns, reverse=True)
+        prompt = [one for one in found if one.candidate.path not in self.backlog]
+        # All of them are pending from now on, so that nobody is told otherwise.
+        self.backlog.add(found)
+        self._listed.set()
+        budget = PROMPT_BYTES
+        moved: set[str] = set()
+        for one in prompt:
+            path = one.candidate.path
+            old = self.library.get(path) or self._moved_from(one)
+            budget -= unread_bytes(one.stamp, old)
+            if budget < 0:
+                break
+            if old is not None and old.path != path:
+                moved.add(old.path)
+            await self._attend_now(one, old)
+            self.backlog.remove(path)
+        self.backlog.start()
+        for record in gone:
+            if record.path not in moved:
+                self._publisher.forget(record)
+
+    def _moved_from(self, found: Found) -> Record | None:
+        """Return the record of the file that this one was, if it was renamed."""
+        old = self.library.with_inode(found.stamp.device, found.stamp.inode)
+        if old is None or os.path.lexists(old.data_path):
+            return None
+        # A path may have its say in the format; only within one agent's directories it is moot.
+        now = found.candidate.data_path
+        return old if named_by_path(old.data_path) == named_by_path(now) else None
+
+    async def _attend_now(self, found: Found, old: Record | None) -> None:
+        task = Task(found, old, self.library.new_file_id(), self._profile)
+        try:
+            change: Change | Exception = await self._in_thread(attend, task, self._store.get)
+        except Exception as error:
+            change = error
+        self._publisher.conclude(found, old, change)
+
+    async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
+        return await to_thread.run_sync(lambda: work(*args), limiter=self._one)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def _now() -> float:
+    """Return seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

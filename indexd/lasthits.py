@@ -1,0 +1,62 @@
+"""The hits of the last query, so that `indexctl around 3` can mean the third of them.
+
+A small file in the cache directory, readable by its owner alone. Forgetting it costs nothing but
+the convenience, so a failure to write it never fails a query.
+"""
+
+from __future__ import annotations
+
+import os
+
+from indexd import paths, protocol
+from indexd.errors import BadRequest, IndexdError, NotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KEPT = ("session_path", "message_index", "session_id", "agent", "project")
+
+
+def remember(cache: str, hits: list[dict[str, Any]]) -> None:
+    """Keep where each of `hits` lies, by its rank, in place of those of the query before."""
+    kept = {"hits": {str(hit["rank"]): {name: hit.get(name) for name in KEPT} for hit in hits}}
+    body = protocol.encode(kept, protocol.MAX_ANSWER_BYTES)
+    try:
+        paths.private_directory(cache)
+        temporary = os.path.join(cache, f"last-hits.{os.getpid()}")
+        with open(temporary, "wb", opener=_private) as stream:
+            stream.write(body)
+        os.replace(temporary, os.path.join(cache, "last-hits"))
+    except (OSError, IndexdError):
+        return
+
+
+def recall(cache: str, number: int) -> dict[str, Any]:
+    """Return where hit `number` of the last query lies; raise NotFound when there is none."""
+    hits = _kept(cache)
+    if not hits:
+        reason = "no query is remembered" if hits is None else "the last query found nothing"
+        raise NotFound(reason, "search first: indexctl query TEXT")
+    if str(number) not in hits:
+        ranks = sorted(map(int, hits))
+        raise NotFound(
+            f"the last query has no hit {number}", f"it had hits {ranks[0]} to {ranks[-1]}"
+        )
+    found: dict[str, Any] = hits[str(number)]
+    return found
+
+
+def _kept(cache: str) -> dict[str, Any] | None:
+    try:
+        with open(os.path.join(cache, "last-hits"), "rb") as stream:
+            stream.seek(protocol.HEADER.size)
+            kept = protocol.decode(stream.read())
+    except (OSError, BadRequest):
+        return None
+    hits: dict[str, Any] | None = kept.get("hits")
+    return hits
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,221 @@
+"""Segments to one segment, without some of their documents where asked.
+
+Works through ranges of the dictionaries (they are ordered by hash, so a range is a slice of
+each), which bounds the memory beyond inputs and result whatever their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from indexd.segment import (
+    Array,
+    Columns,
+    Dictionary,
+    Postings,
+    Segment,
+    assemble,
+    pack_postings,
+    sort_pairs,
+)
+
+# How many postings are merged at a time; some 100 bytes of work space each.
+RANGE_POSTINGS = 1_000_000
+
+
+def merge(segments: Sequence[Segment], keep: Sequence[Array | None] | None = None) -> Segment:
+    """Return one segment of the documents of all `segments`; no document may be in two.
+
+    `keep[i]`, where given, is a boolean per document of segment i: the others are left out.
+    """
+    keep = keep or [None] * len(segments)
+    kept = [
+        np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
+        for segment, mask in zip(segments, keep, strict=True)
+    ]
+    file_ids, names, ranks, columns, order = _merge_columns(segments, kept)
+    ordinals = _new_ordinals(segments, kept, order)
+    ranges = [_merge_range(segments, ordinals, len(order), bounds) for bounds in _ranges(segments)]
+    return assemble(
+        file_ids,
+        names,
+        ranks,
+        columns,
+        _join_dictionaries([dictionary for dictionary, _ in ranges]),
+        _join_postings([postings for _, postings in ranges]),
+    )
+
+
+def of_files(segment: Segment, alive: Array) -> Array:
+    """Return a boolean per document from a boolean per file of `segment`."""
+    chosen: Array = alive[segment.columns.file]
+    return chosen
+
+
+def _merge_columns(
+    segments: Sequence[Segment], kept: Sequence[Array]
+) -> tuple[Array, tuple[str, ...], Array, Columns, Array]:
+    """Return the merged columns and the order that gives them from the kept ones end to end."""
+    file_ids, files = np.unique(
+        _concat([s.file_ids[s.columns.file[k]] for s, k in zip(segments, kept, strict=True)]),
+        return_inverse=True,
+    )
+    names, tools = _merge_names(segments, kept)
+    ranks = _concat([s.kind_ranks(k) for s, k in zip(segments, kept, strict=True)])
+
+    def column(name: str) -> Array:
+        return _concat(
+            [getattr(s.columns, name).take(k) for s, k in zip(segments, kept, strict=True)]
+        )
+
+    message, call = column("message"), column("call")
+    order = np.lexsort((call, message, files, ranks))
+    columns = Columns(
+        files[order].astype(np.uint32),
+        message[order],
+        call[order],
+        column("length")[order],
+        tools[order].astype(np.uint32),
+        column("digest")[order],
+        column("timestamp")[order],
+        column("offset")[order],
+        column("size")[order],
+        column("part")[order],
+    )
+    return file_ids, names, ranks[order], columns, order
+
+
+def _merge_names(
+    segments: Sequence[Segment], kept: Sequence[Array]
+) -> tuple[tuple[str, ...], Array]:
+    """Return the tool names still in use, and each kept document's position among them."""
+    used = [
+        [segment.tool_names[at] for at in np.unique(segment.columns.tool[k])]
+        for segment, k in zip(segments, kept, strict=True)
+    ]
+    names = tuple(sorted({name for some in used for name in some}))
+    position = {name: at for at, name in enumerate(names)}
+    tools = [
+        np.array([position.get(name, 0) for name in segment.tool_names], np.int64)[
+            segment.columns.tool[k]
+        ]
+        for segment, k in zip(segments, kept, strict=True)
+    ]
+    return names, _concat(tools)
+
+
+def _new_ordinals(segments: Sequence[Segment], kept: Sequence[Array], order: Array) -> list[Array]:
+    """Return for each segment the new ordinal of each of its documents, -1 if left out."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    result, at = [], 0
+    for segment, k in zip(segments, kept, strict=True):
+        new = np.full(len(segment), -1, np.int64)
+        new[k] = place[at : at + len(k)]
+        at += len(k)
+        result.append(new)
+    return result
+
+
+def _ranges(segments: Sequence[Segment]) -> Iterator[list[tuple[int, int]]]:
+    """Yield, per range of hashes, the slice of each segment's dictionary that falls in it."""
+    total = sum(int(s.postings.starts[-1]) for s in segments)
+    pieces = max(1, -(-total // RANGE_POSTINGS))
+    limits = [np.uint64(((1 << 64) * i) // pieces) for i in range(1, pieces)]
+    cuts = [
+        [0, *(int(s.dictionary.hashes.searchsorted(v)) for v in limits), len(s.dictionary)]
+        for s in segments
+    ]
+    for i in range(pieces):
+        yield [(cut[i], cut[i + 1]) for cut in cuts]
+
+
+def _merge_range(
+    segments: Sequence[Segment],
+    ordinals: Sequence[Array],
+    documents: int,
+    bounds: Sequence[tuple[int, int]],
+) -> tuple[Dictionary, Postings]:
+    parts = list(zip(segments, ordinals, bounds, strict=True))
+    hashes, term_of = np.unique(
+        _concat([s.dictionary.hashes[a:b] for s, _, (a, b) in parts]), return_inverse=True
+    )
+    keys, freqs = [], []
+    at = 0
+    for segment, new, (first, last) in parts:
+        terms = term_of[at : at + last - first]
+        at += last - first
+        part_keys, part_freqs = _range_postings(segment, new, terms, first, last, documents)
+        keys.append(part_keys)
+        freqs.append(part_freqs)
+    ordered, values = sort_pairs(_concat(keys), _concat(freqs))
+    used, compact = np.unique(ordered // max(1, documents), return_inverse=True)
+    ordered = compact * max(1, documents) + ordered % max(1, documents)
+    dictionary = _range_dictionary([(s, b) for s, _, b in parts], hashes, used)
+    return dictionary, pack_postings(len(used), documents, ordered, values)
+
+
+def _range_postings(
+    segment: Segment, new: Array, terms: Array, first: int, last: int, documents: int
+) -> tuple[Array, Array]:
+    """Return keys and frequencies of a slice of the dictionary, in the merged numbering."""
+    starts = segment.postings.starts
+    start, stop = int(starts[first]), int(starts[last])
+    freqs = segment.postings.freqs[start:stop].astype(np.int64)
+    a, b = segment.postings.large_at.searchsorted([start, stop])
+    freqs[segment.postings.large_at[a:b] - start] = segment.postings.large[a:b]
+    targets = new[segment.postings.ordinals[start:stop]]
+    owners = np.repeat(terms, np.diff(starts[first : last + 1])).astype(np.int64)
+    alive = targets >= 0
+    return (owners * max(1, documents) + targets)[alive], freqs[alive]
+
+
+def _range_dictionary(
+    parts: Sequence[tuple[Segment, tuple[int, int]]], hashes: Array, used: Array
+) -> Dictionary:
+    """Return the dictionary of the used terms; each string comes from one part that has it."""
+    wanted = hashes[used]
+    owner = np.empty(len(wanted), np.int64)
+    place = np.empty(len(wanted), np.int64)
+    for number, (segment, (first, last)) in enumerate(parts):
+        mine = segment.dictionary.hashes[first:last]
+        at = wanted.searchsorted(mine)
+        at[at == len(wanted)] = 0
+        hit = np.flatnonzero(wanted[at] == mine) if len(wanted) else np.zeros(0, np.int64)
+        owner[at[hit]] = number
+        place[at[hit]] = hit + first
+    terms = [
+        parts[o][0].dictionary.term(p) for o, p in zip(owner.tolist(), place.tolist(), strict=True)
+    ]
+    starts = np.cumsum([0, *map(len, terms)], dtype=np.int64)
+    return Dictionary(wanted, starts, b"".join(terms))
+
+
+def _join_dictionaries(parts: Sequence[Dictionary]) -> Dictionary:
+    return Dictionary(
+        _concat([p.hashes for p in parts]),
+        _join_starts([p.starts for p in parts]),
+        b"".join(p.blob for p in parts),
+    )
+
+
+def _join_postings(parts: Sequence[Postings]) -> Postings:
+    sizes = np.cumsum([0, *(int(p.starts[-1]) for p in parts)])
+    return Postings(
+        _join_starts([p.starts for p in parts]),
+        _concat([p.ordinals for p in parts]),
+        _concat([p.freqs for p in parts]),
+        _concat([p.large_at + size for p, size in zip(parts, sizes, strict=False)]),
+        _concat([p.large for p in parts]),
+    )
+
+
+def _join_starts(parts: Sequence[Array]) -> Array:
+    counts = _concat([np.diff(part) for part in parts])
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def _concat(arrays: Sequence[Array]) -> Array:
+    return np.concatenate(arrays)

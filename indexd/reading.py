@@ -1,0 +1,248 @@
+"""One session file, from bytes to statistics: everything a look at it brings in.
+
+A pure function of a job and the file system: it runs in the daemon for what is small, and in a
+worker process for what is big. It opens its file below the root and nothing else.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from indexd import confine
+from indexd.build import Entry, build
+from indexd.errors import NotAllowed
+from indexd.extract import documents
+from indexd.formats import Format
+from indexd.formats.lines import TOO_LONG
+from indexd.formats.registry import DETECTION_LINES, FORMATS, GENERIC, detect
+from indexd.merge import merge
+from indexd.messages import Place
+from indexd.model import Message, Rewind, SessionState
+from indexd.records import Record
+from indexd.segment import Array, Segment
+from indexd.tail import Line, Look, Verdict, examine
+from indexd.text import Profile
+
+# Text is counted in batches, so that memory is bounded whatever a file's size.
+BATCH_CHARACTERS = 16 * 1024 * 1024
+
+
+class Job(NamedTuple):
+    """A file to look at: what is known of it, and the file id it gets should it begin anew."""
+
+    record: Record
+    hint: str
+    new_file_id: int
+    profile: Profile
+    thorough: bool = False
+
+
+class Outcome(NamedTuple):
+    """What a look found.
+
+    record: what is known now; its `file_id` is the job's new one if the old content is gone.
+    segments, places: of the messages from `first_message` on.
+    keep: which earlier messages still stand (None: all of them); see `Kept`.
+    """
+
+    record: Record
+    verdict: Verdict
+    first_message: int
+    segments: list[Segment]
+    places: list[Place]
+    keep: Kept | None
+    grew: int
+
+
+class Kept(NamedTuple):
+    """Earlier messages that still stand: those below `below` that are not `replaced`."""
+
+    below: int
+    replaced: frozenset[int]
+
+    def mask(self, messages: Array) -> Array:
+        """Return the boolean per message_index."""
+        kept: Array = messages < self.below
+        if self.replaced:
+            kept &= ~np.isin(messages, np.fromiter(self.replaced, np.int64))
+        return kept
+
+
+def read(job: Job, root_fd: int) -> Outcome:
+    """Return what one look at the job's file brings.
+
+    Raises NotAllowed when it may not be opened, FileNotFoundError when it is gone, OSError
+    when reading fails.
+    """
+    record = job.record
+    relative = confine.relative_below(record.root, record.data_path)
+    if relative is None:
+        raise NotAllowed(f"{record.data_path} is not below {record.root}")
+    fd = confine.open_below(root_fd, relative)
+    try:
+        look = examine(fd, record.checkpoint, thorough=job.thorough)
+        return _follow(job, look, fd)
+    finally:
+        os.close(fd)
+
+
+def _follow(job: Job, look: Look, fd: int) -> Outcome:
+    record = job.record
+    if look.verdict is Verdict.APPENDED and _is_another_format(job, look, fd):
+        look = examine(fd, None)
+    if look.verdict is Verdict.REPLACED:
+        record = msgspec.structs.replace(
+            record, file_id=job.new_file_id, state=SessionState(), runs=(), agent="", problem=""
+        )
+    elif look.verdict is Verdict.UNCHANGED:
+        record = msgspec.structs.replace(record, checkpoint=look.checkpoint())
+        return Outcome(record, look.verdict, record.messages, [], [], None, 0)
+    reader, problem = _reader(record, job.hint, fd, look)
+    if reader is None:
+        record = msgspec.structs.replace(record, checkpoint=look.checkpoint(), problem=problem)
+        return Outcome(record, look.verdict, 0, [], [], None, 0)
+    return _gather(job, record, reader, problem, look)
+
+
+def _reader(record: Record, hint: str, fd: int, look: Look) -> tuple[Format | None, str]:
+    """Return the format and what is wrong with the hint or the file, if anything."""
+    if record.agent:
+        return FORMATS[record.agent], record.problem
+    head = [line.data for line in _head(fd, look)]
+    if not head:
+        return None, ""
+    reader, contradicted = detect(head, record.data_path, hint or None)
+    if reader is None:
+        return None, contradicted or "not a session: none of its lines is one of a known agent"
+    return reader, contradicted or ""
+
+
+def _is_another_format(job: Job, look: Look, fd: int) -> bool:
+    """Say whether a file taken for a plain chat turns out, by its later lines, to be more.
+
+    Only the generic reader is chosen for want of a better sign; all others by a sign that stays.
+    """
+    if job.record.agent != GENERIC:
+        return False
+    head = [line.data for line in _head(fd, look)]
+    reader, _ = detect(head, job.record.data_path, job.hint or None)
+    return reader is not None and reader.agent != GENERIC
+
+
+def _head(fd: int, look: Look) -> Iterator[Line]:
+    lines = examine(fd, None).lines()
+    for _ in range(DETECTION_LINES):
+        line = next(lines, None)
+        if line is None or line.offset > look.stamp.size:
+            return
+        yield line
+
+
+def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) -> Outcome:
+    state = copy.deepcopy(record.state)  # records are values; reading changes its own copy
+    gathered = _Gathered(record.file_id, state, job.profile)
+    start = look.offset
+    for line in look.lines():
+        if line.skipped:
+            state.skip(TOO_LONG)
+            continue
+        gathered.take(line, reader)
+    kept = gathered.kept()
+    file_id = record.file_id if kept is None else job.new_file_id
+    record = msgspec.structs.replace(
+        record,
+        file_id=file_id,
+        agent=reader.agent,
+        problem=problem,
+        state=state,
+        path_facts=reader.path_facts(record.path),
+        checkpoint=look.checkpoint(),
+    )
+    first = gathered.first if kept is None else min(gathered.first, kept.below)
+    segments, places = gathered.finish(file_id)
+    return Outcome(record, look.verdict, first, segments, places, kept, look.offset - start)
+
+
+class _Gathered:
+    """The documents of the lines read so far, ready to forget some of them again."""
+
+    def __init__(self, file_id: int, state: SessionState, profile: Profile) -> None:
+        self.first = state.next_index
+        self._file_id, self._state, self._profile = file_id, state, profile
+        self._below = state.next_index
+        self._replaced: set[int] = set()
+        self._entries: list[Entry] = []
+        self._characters = 0
+        self._segments: list[Segment] = []
+        self._places: dict[int, Place] = {}
+
+    def take(self, line: Line, reader: Format) -> None:
+        """Add what a line says."""
+        part = 0
+        for item in reader.read(line.data, self._state):
+            if isinstance(item, Rewind):
+                self._rewind(item.length)
+                continue
+            self._add(item, line, part)
+            part += 1
+        if self._characters > BATCH_CHARACTERS:
+            self._flush()
+
+    def kept(self) -> Kept | None:
+        """Return which messages from before still stand; None when all do."""
+        if self._below == self.first and not self._replaced:
+            return None
+        return Kept(self._below, frozenset(self._replaced))
+
+    def finish(self, file_id: int) -> tuple[list[Segment], list[Place]]:
+        """Return the segments and places of everything taken, under `file_id`."""
+        self._flush()
+        segments = [segment.with_file_id(file_id) for segment in self._segments]
+        return segments, [self._places[index] for index in sorted(self._places)]
+
+    def _add(self, message: Message, line: Line, part: int) -> None:
+        state = self._state
+        index = state.next_index if message.replaces is None else message.replaces
+        if index < state.next_index:
+            self._forget(index, index + 1)
+            if index < self._below:
+                self._replaced.add(index)
+        else:
+            state.next_index = index + 1
+        state.timestamp = message.timestamp or state.timestamp
+        time = state.timestamp or 0
+        name = next((b.tool_name for b in message.blocks if b.tool_name), "")
+        self._places[index] = Place(index, line.offset, len(line.data), part, time, name)
+        for document in documents(message, index):
+            self._entries.append(
+                Entry(self._file_id, document, time, line.offset, len(line.data), part)
+            )
+            self._characters += len(document.text)
+
+    def _rewind(self, length: int) -> None:
+        self._forget(length, self._state.next_index)
+        self._below = min(self._below, length)
+        self._replaced = {index for index in self._replaced if index < length}
+        self._state.next_index = min(self._state.next_index, length)
+
+    def _forget(self, first: int, last: int) -> None:
+        """Drop the messages first <= index < last that were taken in this look."""
+        for index in range(max(first, min(self._places, default=last)), last):
+            self._places.pop(index, None)
+        self._entries = [e for e in self._entries if not first <= e.document.message_index < last]
+        for at, segment in enumerate(self._segments):
+            messages = segment.columns.message
+            gone = (messages >= first) & (messages < last)
+            if gone.any():
+                self._segments[at] = merge([segment], [~gone])
+
+    def _flush(self) -> None:
+        if self._entries:
+            self._segments.append(build(self._entries, self._profile))
+        self._entries, self._characters = [], 0

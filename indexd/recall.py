@@ -1,0 +1,100 @@
+"""Reading messages back from their session files, for snippets and `around`.
+
+Nothing but an indexed session below its root is opened, by descriptor; of a file only the lines
+of the wanted messages are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from indexd import confine
+from indexd.finding import OpenRoot
+from indexd.formats import Format
+from indexd.formats.registry import FORMATS
+from indexd.messages import Place
+from indexd.model import TOOL_KINDS, Message, SessionState
+from indexd.records import Record
+from indexd.settling import Fetch, places_of
+
+
+class Recalled(NamedTuple):
+    """A message as its file holds it now, and where it stood."""
+
+    place: Place
+    message: Message
+
+
+def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
+    """Return the places of the messages first <= index < last.
+
+    Raises NotFound when the cache has lost them.
+    """
+    found: list[Place] = []
+    for at, run in enumerate(record.runs):
+        end = record.runs[at + 1].first_message if at + 1 < len(record.runs) else record.messages
+        if run.first_message < last and end > first:
+            found += [p for p in places_of(record, run, fetch) if first <= p.message_index < last]
+    return found
+
+
+def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Recalled]:
+    """Return the wanted messages of a session, those that can still be read.
+
+    Raises NotAllowed when the file is not the indexed one any more, or may not be opened.
+    """
+    if record.checkpoint is None:
+        raise confine.refusal()
+    stamp = record.checkpoint.stamp
+    identity = confine.Identity(stamp.device, stamp.inode)
+    fd = root.directory.open(record.data_path, identity)
+    try:
+        reader = FORMATS[record.agent]
+        lines = {place.offset: _line(fd, place) for place in wanted}
+        return [
+            Recalled(place, message)
+            for place in wanted
+            if (message := _message(reader, record, lines[place.offset], place)) is not None
+        ]
+    except OSError as error:
+        raise confine.refusal() from error
+    finally:
+        os.close(fd)
+
+
+def _line(fd: int, place: Place) -> bytes:
+    line = os.pread(fd, place.size, place.offset)
+    return line if len(line) == place.size else b""
+
+
+class _KnownCall(dict[str, str]):
+    """The open calls of a line that is read alone: whatever its id, the tool is known."""
+
+    def __init__(self, tool_name: str) -> None:
+        super().__init__()
+        self._tool_name = tool_name
+
+    def get(self, key: str, default: object = None) -> str:
+        return self._tool_name
+
+    def pop(self, key: str, default: object = None) -> str:
+        return self._tool_name
+
+
+def _message(reader: Format, record: Record, line: bytes, place: Place) -> Message | None:
+    state = SessionState(facts=dict(record.state.facts), calls=_KnownCall(place.tool_name))
+    items = [item for item in reader.read(line, state) if isinstance(item, Message)]
+    return _named(items[place.part], place) if place.part < len(items) else None
+
+
+def _named(message: Message, place: Place) -> Message:
+    """Return the message with its results' tool named, as their call named it."""
+    if not place.tool_name or all(b.tool_name or b.kind not in TOOL_KINDS for b in message.blocks):
+        return message
+    blocks = tuple(
+        b._replace(tool_name=place.tool_name) if b.kind in TOOL_KINDS and not b.tool_name else b
+        for b in message.blocks
+    )
+    return message._replace(blocks=blocks)

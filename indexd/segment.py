@@ -1,0 +1,192 @@
+"""Segment: the immutable term statistics of a set of documents.
+
+A segment is columns over documents, a dictionary of terms and their postings. Documents are
+ordered by (kind, file, message, call) and numbered by that order, their *ordinals*; so a choice
+of kinds is a few ranges of ordinals. Terms are ordered by a 64-bit hash: looking one up is a
+binary search over integers, and merging never compares strings.
+
+Everything incremental rests on one law, where + is concatenation of documents:
+build(x + y) == merge([build(x), build(y)]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from indexd.model import KINDS
+
+Array = NDArray[Any]
+
+# Term frequencies are kept in one byte; this value says "look in `large`".
+ESCAPE = 255
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What is known of each document; parallel columns over ordinals.
+
+    Those from `digest` on are wanted for few documents at a time, so they may stay in a file:
+    ask them by `take(ordinals)`, which arrays know too.
+    """
+
+    file: Array  # u32: position in Segment.file_ids
+    message: Array  # u32: message_index
+    call: Array  # u16: position among the documents of this message and kind
+    length: Array  # u32: seed terms
+    tool: Array  # u32: position in Segment.tool_names
+    digest: Any  # u64: of the text, to know copies
+    timestamp: Any  # i64: unix ms, 0 unknown
+    offset: Any  # u64: where the line of its message begins in the file
+    size: Any  # u32: bytes of that line, without the newline
+    part: Any  # u16: which of that line's messages it is of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dictionary:
+    """The terms of a segment, ordered by hash; term i is blob[starts[i]:starts[i + 1]]."""
+
+    hashes: Array  # u64, ascending
+    starts: Array  # i64, one more than terms
+    blob: bytes
+
+    def find(self, term: bytes) -> int:
+        """Return the position of `term`, or -1."""
+        wanted = np.uint64(term_hash(term))
+        at = int(self.hashes.searchsorted(wanted))
+        if at == len(self.hashes) or self.hashes[at] != wanted or self.term(at) != term:
+            return -1
+        return at
+
+    def term(self, at: int) -> bytes:
+        """Return the term at position `at`."""
+        return self.blob[self.starts[at] : self.starts[at + 1]]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        bounds = self.starts.tolist()
+        return (self.blob[a:b] for a, b in pairwise(bounds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Which documents hold each term, and how often; term i owns starts[i]..starts[i + 1].
+
+    `ordinals` and `freqs` may be arrays or anything that gives arrays for slices (a file).
+    `large` holds the frequencies of 255 and more, by posting position.
+    """
+
+    starts: Array  # i64, one more than terms
+    ordinals: Any  # u32, ascending within a term
+    freqs: Any  # u8
+    large_at: Array  # i64, ascending
+    large: Array  # u32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """The statistics of a set of documents; see the module's docstring."""
+
+    file_ids: Array  # u32, ascending
+    tool_names: tuple[str, ...]
+    kind_starts: Array  # i64: kind k owns the ordinals kind_starts[k]..kind_starts[k + 1]
+    columns: Columns
+    dictionary: Dictionary
+    postings: Postings
+    doc_counts: Array  # i64 [file, kind]
+    token_counts: Array  # i64 [file, kind]
+
+    def __len__(self) -> int:
+        return len(self.columns.file)
+
+    def term_postings(self, at: int) -> tuple[Array, Array]:
+        """Return (ordinals u32, term frequencies) of the term at dictionary position `at`."""
+        start, stop = int(self.postings.starts[at]), int(self.postings.starts[at + 1])
+        freqs = self.postings.freqs[start:stop]
+        if len(self.postings.large_at):
+            first, last = self.postings.large_at.searchsorted([start, stop])
+            freqs = freqs.astype(np.uint32)
+            freqs[self.postings.large_at[first:last] - start] = self.postings.large[first:last]
+        return self.postings.ordinals[start:stop], freqs
+
+    def with_file_id(self, file_id: int) -> Segment:
+        """Return this segment, of one file, under another file id."""
+        return replace(self, file_ids=np.full(len(self.file_ids), file_id, np.uint32))
+
+    def kind_ranks(self, ordinals: Array) -> Array:
+        """Return the position in KINDS (i64) of each document's kind."""
+        ranks: Array = self.kind_starts[1:].searchsorted(ordinals, side="right")
+        return ranks
+
+
+def term_hash(term: bytes) -> int:
+    """Return the 64-bit hash that orders dictionaries."""
+    return xxhash.xxh3_64_intdigest(term)
+
+
+def assemble(
+    file_ids: Array,
+    tool_names: tuple[str, ...],
+    ranks: Array,
+    columns: Columns,
+    dictionary: Dictionary,
+    postings: Postings,
+) -> Segment:
+    """Return a segment of these parts; `ranks` is the kind rank of each document, ascending."""
+    kinds = len(KINDS)
+    cells = columns.file.astype(np.int64) * kinds + ranks
+    shape = (len(file_ids), kinds)
+    doc_counts = np.bincount(cells, minlength=shape[0] * kinds).reshape(shape)
+    token_counts = np.zeros(shape[0] * kinds, np.int64)
+    np.add.at(token_counts, cells, columns.length.astype(np.int64))
+    return Segment(
+        file_ids,
+        tool_names,
+        ranks.searchsorted(np.arange(kinds + 1)),
+        columns,
+        dictionary,
+        postings,
+        doc_counts,
+        token_counts.reshape(shape),
+    )
+
+
+def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Postings:
+    """Return the postings of `terms` terms from pairs ordered by key.
+
+    A key is term * documents + ordinal; each occurs once.
+    """
+    documents = max(1, documents)
+    owners, ordinals = np.divmod(keys, documents)
+    large_at = np.flatnonzero(freqs >= ESCAPE)
+    return Postings(
+        owners.searchsorted(np.arange(terms + 1)),
+        ordinals.astype(np.uint32),
+        np.minimum(freqs, ESCAPE).astype(np.uint8),
+        large_at,
+        freqs[large_at].astype(np.uint32),
+    )
+
+
+def sort_pairs(keys: Array, values: Array) -> tuple[Array, Array]:
+    """Return both arrays in the order of `keys` (i64, not negative); ties in no order.
+
+    Sorting plain integers is several times faster than sorting by index, so the pair travels as
+    one integer wherever it fits.
+    """
+    if not len(keys):
+        return keys, values
+    shift = int(values.max()).bit_length()
+    if int(keys.max()).bit_length() + shift > 63:
+        order = keys.argsort(kind="stable")
+        return keys[order], values[order]
+    packed = np.sort(keys << shift | values)
+    return packed >> shift, packed & ((1 << shift) - 1)

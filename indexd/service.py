@@ -1,0 +1,111 @@
+"""The read side: what the socket's methods about sessions answer.
+
+A request takes one snapshot of the index and one thread; nothing it does waits for indexing, but
+for what `sync` promises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+
+from indexd import history
+from indexd.around import around
+from indexd.index import Index
+from indexd.requests import Around, History, Search, Sync
+from indexd.searching import Searcher, Sources
+
+# Scoring holds the interpreter; more threads than this would only wait for each other.
+THREADS = 2
+
+
+class Service:
+    """Answers `search`, `around`, `history` and `sync`.
+
+    `catch_up` returns once everything written before it was called is in the index; `pending`
+    says how many files and bytes are not read yet.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        searcher: Searcher,
+        sources: Sources,
+        catch_up: Callable[[], Awaitable[None]],
+        pending: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._index, self._searcher, self._sources = index, searcher, sources
+        self._catch_up, self._pending = catch_up, pending
+        self._threads = CapacityLimiter(THREADS)
+
+    async def search(self, request: Search) -> dict[str, Any]:
+        """Return the answer to `search`."""
+        began = time.perf_counter()
+        if request.sync:
+            await self._catch_up()
+        snapshot = self._index.snapshot
+        answer = await to_thread.run_sync(
+            self._searcher.search, snapshot, request, limiter=self._threads
+        )
+        files_pending, bytes_pending = self._pending()
+        if files_pending:
+            answer["warnings"].append(
+                f"still indexing: {files_pending} files ({bytes_pending / 1e6:.1f} MB) are not"
+                " searched yet, newest come first"
+            )
+        return {
+            "hits": answer["hits"],
+            "total": answer["total"],
+            "took_ms": round((time.perf_counter() - began) * 1000, 3),
+            "index": {
+                "documents": snapshot.documents,
+                "files": len(snapshot.files),
+                "files_pending": files_pending,
+                "bytes_pending": bytes_pending,
+                "generation": snapshot.generation,
+            },
+            "warnings": answer["warnings"],
+        }
+
+    async def around(self, request: Around) -> dict[str, Any]:
+        """Return the answer to `around`."""
+        await self._catch_up()
+        return await to_thread.run_sync(around, self._sources, request, limiter=self._threads)
+
+    async def history(self, request: History) -> dict[str, Any]:
+        """Return the answer to `history`: the text that agents know."""
+        if request.operation == "search":
+            # An agent that names no directory has no project to keep to.
+            placed = bool(request.session_dir or request.project)
+            found = await self.search(
+                Search(
+                    query=request.query,
+                    scope="project" if placed and request.scope == "project" else "global",
+                    kinds=request.kind,
+                    limit=request.limit,
+                    tool_name=request.tool_name or None,
+                    session_dir=request.session_dir or None,
+                    project=request.project or None,
+                )
+            )
+            return {"text": history.search_text(request.query, found["hits"])}
+        assert request.message_index is not None
+        found = await self.around(
+            Around(
+                session_path=request.session_path,
+                message_index=request.message_index,
+                before=request.before,
+                after=request.after,
+                full=True,
+            )
+        )
+        text = history.around_text(request.session_path, request.message_index, found["messages"])
+        return {"text": text}
+
+    async def sync(self, request: Sync) -> dict[str, Any]:
+        """Return once everything written before the call can be found."""
+        await self._catch_up()
+        return {"generation": self._index.snapshot.generation}

@@ -1,0 +1,72 @@
+"""The piece of a text that shows why it was found.
+
+Offsets are code points of the text as shown: white space is collapsed first, and case is folded
+one code point at a time, so a match can never slip by letters whose lower case is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from indexd.text import Profile, fold_case, places, query_terms
+
+CUT = "..."
+
+
+class Snippet(NamedTuple):
+    """A window of a text; `highlights` are [start, end) in code points of `text`."""
+
+    text: str
+    highlights: list[tuple[int, int]]
+
+
+def snippet(text: str, query: str, profile: Profile, size: int) -> Snippet:
+    """Return the window of `size` code points of `text` that shows `query` best.
+
+    The whole text if it fits; else a window that starts half its size before the first match of
+    the whole query, or of the first query term that occurs; `...` marks each cut side.
+    """
+    flat = " ".join(text.split())
+    terms = query_terms(query, profile)
+    if len(flat) <= size:
+        return Snippet(flat, highlights(flat, terms, profile))
+    start = max(0, min(_match(flat, query, profile, terms) - size // 2, len(flat) - size))
+    window = flat[start : start + size]
+    before = CUT if start else ""
+    after = CUT if start + size < len(flat) else ""
+    marks = [(a + len(before), b + len(before)) for a, b in highlights(window, terms, profile)]
+    return Snippet(before + window + after, marks)
+
+
+def highlights(text: str, terms: Collection[bytes], profile: Profile) -> list[tuple[int, int]]:
+    """Return the stretches of `text` that hold any of `terms`, merged where they touch."""
+    wanted = frozenset(terms)
+    found: list[tuple[int, int]] = []
+    for place in places(text, profile):
+        if wanted.isdisjoint(place.terms):
+            continue
+        if found and place.start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], place.end))
+        else:
+            found.append((place.start, place.end))
+    return found
+
+
+def _match(flat: str, query: str, profile: Profile, terms: Sequence[bytes]) -> int:
+    """Return where the window should be centred: 0 when nothing is found literally."""
+    folded = fold_case(flat)
+    at = folded.find(fold_case(query.strip()))
+    if at >= 0:
+        return at
+    for term in query_terms(query, "seed"):
+        word = term.decode()
+        if len(word) > 1 or not word.isascii():
+            at = folded.find(word)
+            if at >= 0:
+                return at
+    wanted = frozenset(terms)
+    for place in places(flat, profile):
+        if not wanted.isdisjoint(place.terms):
+            return place.start
+    return 0

@@ -1,0 +1,109 @@
+"""What keeps the index quick between changes: few parts, and a base on disk when it rests."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+from anyio import to_thread
+
+from indexd import base, records
+from indexd.index import Index, Part, merge_parts
+from indexd.library import Library
+from indexd.records import Record
+from indexd.segment import Segment
+from indexd.settling import removal
+from indexd.store import Store
+
+log = logging.getLogger(__name__)
+
+# How long the index must rest before the base is written anew, and how much of it must be new.
+REST_SECONDS = 20.0
+NEW_SHARE = 0.1
+
+
+class Upkeep:
+    """Merges parts as they become many, and writes the base; `busy` says that work is under way."""
+
+    def __init__(
+        self,
+        index: Index,
+        library: Library,
+        store: Store,
+        base_path: str,
+        busy: Callable[[], bool],
+    ) -> None:
+        self._index, self._library, self._store = index, library, store
+        self._base_path, self._busy = base_path, busy
+        self._base_documents = 0
+        self._wanted = anyio.Event()
+        self._last_change = time.monotonic()
+
+    def changed(self) -> None:
+        """Note that the index was changed just now."""
+        self._last_change = time.monotonic()
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Merge whenever it is due, and write the base whenever the index has rested."""
+        while True:
+            with anyio.move_on_after(REST_SECONDS):
+                await self._wanted.wait()
+            self._wanted = anyio.Event()
+            while due := self._index.due():
+                await self._merge(due)
+            if not self._busy() and time.monotonic() - self._last_change >= REST_SECONDS:
+                await self.write_base()
+
+    async def _merge(self, parts: Sequence[Part]) -> None:
+        merged = await to_thread.run_sync(merge_parts, parts)
+        self._index.replace(parts, merged)
+
+    async def write_base(self) -> None:
+        """Write the base if enough of the index is new to it; a full disk is no error."""
+        parts, documents = self._index.snapshot.parts, self._index.snapshot.documents
+        covers = {record.file_id: record.messages for record in self._library}
+        new = abs(documents - self._base_documents)
+        if new <= NEW_SHARE * documents and len(parts) <= 1:
+            return
+        segment = await to_thread.run_sync(self._save, parts, covers)
+        if segment is not None:
+            self._index.replace(parts, segment)
+            self._base_documents = len(segment)
+
+    def _save(self, parts: Sequence[Part], covers: Mapping[int, int]) -> Segment | None:
+        # What the base covers must be in the rows, or a restart would read it again beside it.
+        if not self._store.flush():
+            return None
+        try:
+            return base.save(parts, covers, self._base_path)
+        except OSError as error:
+            log.warning("base not written error=%r", error)
+            return None
+
+    def restore(self) -> None:
+        """Publish what the cache holds; what does not fit together is left to be read again."""
+        known = self._stored_records()
+        segment, covered = base.load(self._base_path, {r.file_id: r.messages for r in known})
+        rest, damaged = base.beyond(known, covered, self._store.get)
+        bad = {record.file_id for record in damaged}
+        for record in known:
+            if record.file_id in bad:
+                self._store.put(removal(record))
+            else:
+                self._library.put(record)
+        segments = [s for s in (segment, rest) if s is not None]
+        self._index.restore(segments, [record.facts() for record in self._library if record.agent])
+        self._base_documents = 0 if segment is None else len(segment)
+
+    def _stored_records(self) -> list[Record]:
+        found = []
+        for key, value in self._store.scan(records.RECORDS).items():
+            try:
+                found.append(records.decode(value))
+            except ValueError as error:
+                log.warning("record damaged, dropping it key=%r error=%r", key, error)
+                self._store.put({key: None})
+        return found
