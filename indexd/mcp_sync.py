@@ -24,7 +24,7 @@ RETRY_MOST_S = 60.0
 
 Event = dict[str, Any]
 Sink = Callable[[Event], object]
-Talk = Callable[[str], None]
+Talk = Callable[[str, "Outcome"], None]
 
 
 class Outcome(NamedTuple):
@@ -134,7 +134,7 @@ class _Run:
             what = f"{outcome.tools} tools ({outcome.seconds:.1f} s)"
         else:
             what = f"{outcome.state}: {outcome.reason}"
-        self._talk(f"[{self._done}/{self._total}] {outcome.server}: {what}")
+        self._talk(f"[{self._done}/{self._total}] {outcome.server}: {what}", outcome)
         return outcome
 
 
