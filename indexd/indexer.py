@@ -66,8 +66,8 @@ class Indexer:
         self._cookies = os.path.join(cache_dir, "cookies")
         self._watcher: Watcher | None = None
         base_path = os.path.join(cache_dir, base_name)
-        self._upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
-        self._publisher = Publisher(index, self.library, store, self._upkeep)
+        self.upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
+        self._publisher = Publisher(index, self.library, store, self.upkeep)
         self._turn = anyio.Lock()
         self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)
         self._one = CapacityLimiter(1)
@@ -128,7 +128,7 @@ class Indexer:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Restore what the cache holds, then follow the files until cancelled."""
-        await self._in_thread(self._upkeep.restore)
+        await self._in_thread(self.upkeep.restore)
         task_status.started()
         self._open_roots()
         self._watcher = await self._in_thread(self._watch, _loop())
@@ -137,7 +137,7 @@ class Indexer:
                 tasks.start_soon(self._following)
                 tasks.start_soon(self._sweeping)
                 tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self._upkeep.run)
+                tasks.start_soon(self.upkeep.run)
         finally:
             self._watcher.close()
 

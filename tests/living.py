@@ -48,6 +48,11 @@ class Living:
         self._portal.call(self._settle)
         return self
 
+    def write_base(self) -> None:
+        """Write the base as the daemon does once the index rests."""
+        self.call("sync")
+        self._portal.call(self.engine.indexer.upkeep.write_base)
+
     def sweep_later(self) -> None:
         """Sweep as the daemon does once the files have rested for long."""
         self._portal.call(self.engine.indexer.sweep, time.time_ns() + 10**10)
