@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-from brute_force import Plain
 
 from indexd import encoding
 from indexd.build import Entry, build
@@ -15,6 +14,7 @@ from indexd.model import KINDS, Document
 from indexd.ranking import Ranked
 from indexd.segment import Segment
 from indexd.text import Profile
+from tests.brute_force import Plain
 
 
 class LiveIndex:

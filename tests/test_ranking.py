@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import brute_force
 import pytest
-from brute_force import Plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_index import LiveIndex, identity
 
 from indexd.index import FileFacts
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.ranking import DENSE_POSTINGS, FileFilter, Order, Selection, rank
 from indexd.text import Profile, query_terms
+from tests import brute_force
+from tests.brute_force import Plain
+from tests.live_index import LiveIndex, identity
 
 PATHS = ["/p/a", "/p/b", "/p/a/é", "/q/\udcff", "/q/z", "/r"]
 WORDS = ["a", "b", "c", "readFile", "read_file", "file", "数据库", "数据", "café", "cafe", "½"]
