@@ -90,9 +90,9 @@ class Snapshot:
     remembered: dict[object, FileMask] = field(default_factory=dict)
 
     def remember(self, key: object, value: FileMask) -> None:
-        """Keep what a filter selects, for later queries."""
-        while len(self.remembered) >= _REMEMBERED_FILTERS:
-            self.remembered.pop(next(iter(self.remembered)), None)
+        """Keep what a filter selects, for later queries; any thread may."""
+        for oldest in list(self.remembered)[: 1 - _REMEMBERED_FILTERS]:
+            self.remembered.pop(oldest, None)
         self.remembered[key] = value
 
 

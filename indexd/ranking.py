@@ -143,7 +143,7 @@ def rank(
 
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> _View:
-    ranks = np.array(sorted(KINDS.index(kind) for kind in selection.kinds), np.int64)
+    ranks = np.array(sorted({KINDS.index(kind) for kind in selection.kinds}), np.int64)
     files = _file_mask(snapshot, part, selection.files)
     view = _View(part, ranks, _ranges(part, ranks), files, None)
     if (
