@@ -411,6 +411,7 @@ def test_a_window_of_unknown_width_is_taken_for_a_usual_one():
         ("claude", "claude --resume 0b1c"),
         ("codex", "codex resume 0b1c"),
         ("copilot", "copilot --resume 0b1c"),
+        ("droid", "droid --resume 0b1c"),
         ("gemini", "gemini --resume 0b1c"),
         ("kiro", "kiro-cli chat --resume-id 0b1c"),
         ("qwen", "qwen --resume 0b1c"),
@@ -426,6 +427,44 @@ def test_resuming_goes_to_the_project_first():
     found = {"agent": "codex", "session_id": "0b1c", "project": "/home/ana/it's here"}
 
     assert resume_command(found) == "cd '/home/ana/it'\"'\"'s here' && codex resume 0b1c"
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "command"),
+    [
+        ("claude", "/h/.claude/projects/-p/5d6a/subagents/agent-a1.jsonl", "claude --resume 5d6a"),
+        (
+            "claude",
+            "/h/.claude/projects/-p/5d6a/subagents/w/agent-a1.jsonl",
+            "claude --resume 5d6a",
+        ),
+        ("claude", "/h/.claude/projects/-p/agent-a1.jsonl", ""),
+        ("claude", "/h/.claude/projects/-p/$(x)/subagents/agent-a1.jsonl", ""),
+        ("gemini", "/h/.gemini/tmp/f1b5/chats/7c8d/agent-a1.jsonl", "gemini --resume 7c8d"),
+    ],
+)
+def test_a_sub_agents_hit_resumes_the_session_it_worked_for(agent, path, command):
+    found = {"agent": agent, "session_id": "agent-a1", "session_path": path}
+
+    assert resume_command(found) == command
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        (
+            "/h/.pi/agent/sessions/--p--/1_2.jsonl",
+            "pi --session /h/.pi/agent/sessions/--p--/1_2.jsonl",
+        ),
+        ("/h/a b/.pi/agent/sessions/1.jsonl", "pi --session '/h/a b/.pi/agent/sessions/1.jsonl'"),
+        ("/h/.pi/agent/sessions/\n.jsonl", ""),
+        ("/h/.openclaw/agents/1.jsonl", ""),
+    ],
+)
+def test_pi_opens_a_session_by_its_file_and_its_kin_do_not(path, command):
+    found = {"agent": "pi", "session_id": "0b1c", "session_path": path}
+
+    assert resume_command(found) == command
 
 
 @pytest.mark.parametrize("session_id", ["a;rm", "a b", "$(x)", "-x", "", "a\nb", None])
