@@ -530,7 +530,7 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
 
 
 def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
-    peer = serve(reindex={})
+    peer = serve(reindex={"files": 3})
 
     assert run("reindex", "a").status == 0
     assert run("reindex").status == 0
@@ -538,6 +538,14 @@ def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
         {"path": str(place / "work" / "a")},
         {},
     ]
+
+
+def test_reindexing_where_nothing_is_indexed_finds_nothing(serve, run, place):
+    serve(reindex={"files": 0})
+    ran = run("reindex", "a")
+
+    assert ran.status == 1
+    assert f"no session is indexed at {place / 'work' / 'a'}; see: indexctl status" in ran.err
 
 
 # -- config
@@ -724,6 +732,37 @@ def test_a_closed_standard_output_is_no_error(serve):
     )
 
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", ["status", "status --json"])
+def test_an_answer_that_finds_no_room_is_an_error_in_words(serve, words):
+    serve(status=STATUS)
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "indexd.cli", *words.split()],
+            env=os.environ | {"PYTHONPATH": str(HERE.parent)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (ran.returncode, ran.stderr) == (2, b"indexctl: cannot go on: No space left on device\n")
+
+
+def test_a_current_directory_that_was_deleted_costs_only_the_project(
+    serve, run, place, monkeypatch
+):
+    peer = serve(search=found(hit(1)), history={"text": "none"})
+    gone = place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run("query", "cache").status == 0
+    assert run("history", '{"operation": "search", "query": "x"}').status == 0
+    asked = [params for method, params in peer.requests if method in ("search", "history")]
+    assert "project" not in asked[0]
+    assert asked[1]["project"] == ""
 
 
 def test_an_encoding_without_the_characters_writes_them_out(serve, monkeypatch):
