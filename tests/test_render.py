@@ -267,7 +267,7 @@ STATUS = {
     "bytes_pending": 0,
     "index_bytes": 47_300_000,
     "rss_bytes": 999_999,
-    "watch": {"directories": 812, "way": "inotify"},
+    "watch": {"mode": "inotify", "watched": 812, "overflows": 0, "polled": {}},
     "roots": [
         {
             "path": "/home/ana/.codex",
@@ -283,7 +283,7 @@ STATUS = {
     "servers": {"git": {"tools": 12, "online": False}},
     "problems": [],
     "degraded": [],
-    "sandbox": "openat2",
+    "sandbox": {"home_read_only": False, "no_new_privileges": True, "openat2": True},
 }
 
 
@@ -292,8 +292,8 @@ def test_status_tells_what_there_is():
         "indexd 0.1.0, process 77, up 1 d 2 h, ~/.cache/indexd/run/indexd.sock\n"
         "124,345 documents in 1,045 files; 47.3 MB on disk, 1.0 MB of memory\n"
         "everything is indexed\n"
-        "watch: directories 812, way inotify\n"
-        "sandbox: openat2\n"
+        "watch: mode inotify, watched 812\n"
+        "sandbox: no new privileges, openat2; not: home read only\n"
         "\nROOT      SOURCE  FORMAT  FILES  DOCUMENTS     SIZE\n"
         "~/.codex  global  -         141     13,345  72.0 MB\n"
         "\nAGENT  FILES  DOCUMENTS\n"
@@ -319,6 +319,27 @@ def test_status_tells_what_is_missing_and_what_is_wrong():
         "\ndegraded: the disk is full\nproblem: path /x\\x1b, problem not JSON\n"
         "/home/ana/.codex: 1 file is not ours\n"
     )
+
+
+def test_status_counts_the_directories_that_are_not_there_instead_of_listing_them():
+    here = STATUS["roots"][0] | {"exists": True}
+    none = {"exists": False, "files": 0, "documents": 0, "bytes": 0, "source": "global"}
+    gone = [none | {"path": f"/home/ana/.{name}"} for name in ("pi", "qwen")]
+    text = render_status.status(STATUS | {"roots": [here, *gone]}, Terminal(), "/home/ana")
+
+    assert "~/.codex " in text
+    assert "~/.pi" not in text
+    assert (
+        "\n2 more not there yet; each is read as soon as it appears (--json names them)\n" in text
+    )
+
+
+def test_status_names_a_file_with_a_problem_once_and_briefly():
+    problem = "/home/ana/.codex/1.jsonl: the content is that of pi, not of codex"
+    root = STATUS["roots"][0] | {"problems": [problem]}
+    text = render_status.status(STATUS | {"roots": [root]}, Terminal(), "/home/ana")
+
+    assert text.endswith("\n\nproblem: ~/.codex/1.jsonl: the content is that of pi, not of codex\n")
 
 
 @pytest.mark.parametrize(
