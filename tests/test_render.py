@@ -128,6 +128,18 @@ def test_a_match_across_two_lines_is_marked_on_both():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('write {"path":"/home/ana/file"}', ['write {"path":"/', 'home/ana/file"}']),
+        ("see the file /home/ana/projects", ["see the file", "/home/ana/projects"]),
+        ("x aaaaaaaaaaaaaaaaaaaaaaa", ["x", "aaaaaaaaaaaaaaaaaaaa", "aaa"]),
+    ],
+)
+def test_a_long_word_is_broken_at_a_joint_before_half_a_line_stays_empty(text, lines):
+    assert [painted(line, Terminal()) for line in wrap(cells(text, []), 20)] == lines
+
+
 @given(
     st.text(st.characters(codec=None), max_size=260),
     st.lists(st.tuples(st.integers(0, 260), st.integers(0, 260)), max_size=4),
