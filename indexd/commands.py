@@ -289,7 +289,10 @@ def _next_page(hits: list[dict[str, Any]]) -> str:
         if not skip and not word.startswith("--offset"):
             words.append(quoted(word))
         skip = word == "--offset"
-    line = f"indexctl {' '.join(words)} --offset {hits[-1]['rank']}"
+    # Behind `--` it would be a word to look for.
+    end = words.index("--") if "--" in words else len(words)
+    words[end:end] = ["--offset", str(hits[-1]["rank"])]
+    line = f"indexctl {' '.join(words)}"
     return line if line.isprintable() and len(line) <= 120 else ""
 
 

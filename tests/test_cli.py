@@ -248,6 +248,13 @@ def test_the_next_page_is_offered_only_after_a_full_one(serve, run, monkeypatch)
     assert "--offset" not in run("query", "it's").out
 
 
+def test_the_next_page_of_a_query_for_an_option_looks_for_it_still(serve, run, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["indexctl", "query", "-n", "1", "--", "-x"])
+    serve(search=found(hit(1)))
+
+    assert "indexctl query -n 1 --offset 1 -- -x\n" in run(*sys.argv[1:]).out
+
+
 def test_json_is_exactly_the_daemons_result(serve, run):
     answer = found(hit(1), warnings=("w",))
     serve(search=answer)
