@@ -126,7 +126,7 @@ selections = st.builds(
 )  # fmt: skip
 orders = st.builds(
     Order,
-    coverage=st.sampled_from([0.0, 1.0]),
+    formula=st.sampled_from([Formula(), Formula(coverage=1.0)]),
     recent=st.booleans(),
     relative_score=st.sampled_from([0.15, 0.0, 0.8]),
 )
