@@ -166,8 +166,6 @@ class Indexer:
     def close(self) -> None:
         """Write down what a restart will want, in the little time there is."""
         self._store.close()
-        for root in self.opened_roots.values():
-            root.directory.close()
 
     # Following.
 
@@ -249,7 +247,6 @@ class Indexer:
         wanted = {root.path: root for root in self._configured}
         for path, opened in list(self.opened_roots.items()):
             if wanted.get(path) != opened.root or not opened.directory.is_current():
-                opened.directory.close()
                 del self.opened_roots[path]
         for path, root in wanted.items():
             if path not in self.opened_roots:
