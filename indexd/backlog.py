@@ -63,13 +63,13 @@ class Backlog:
         waiting = list(self._waiting.items())
         return sum(unread_bytes(found.stamp, self._library.get(path)) for path, found in waiting)
 
+    def leaves_out(self, found: Found) -> bool:
+        """Say whether a worker died of this file, as it still is."""
+        return self._deadly.get(found.candidate.path) == found.stamp
+
     def add(self, files: list[Found]) -> None:
         """Let files wait; one that waits already waits in its newer form."""
-        self._waiting |= {
-            found.candidate.path: found
-            for found in files
-            if self._deadly.get(found.candidate.path) != found.stamp
-        }
+        self._waiting |= {found.candidate.path: found for found in files}
 
     def remove(self, path: str) -> None:
         """Let a file wait no longer."""

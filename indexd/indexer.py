@@ -290,7 +290,8 @@ class Indexer:
 
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""
-        found = sorted(found, key=lambda f: f.stamp.mtime_ns, reverse=True)
+        found = [one for one in found if not self.backlog.leaves_out(one)]
+        found.sort(key=lambda one: one.stamp.mtime_ns, reverse=True)
         prompt = [one for one in found if one.candidate.path not in self.backlog]
         # All of them are pending from now on, so that nobody is told otherwise.
         self.backlog.add(found)
