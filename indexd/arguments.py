@@ -126,12 +126,6 @@ def _query(parser: argparse.ArgumentParser) -> None:
     add("-n", "--limit", type=_whole, metavar="N", help="hits to show, 1 to 200 (8)")
     add("--offset", type=_whole, metavar="N", help="hits to pass over")
     add(
-        "--scope",
-        choices=("project", "global"),
-        help="this project's sessions, or all (global, or project when --project names one)",
-    )
-    add("--project", metavar="DIR", help="the project (the git top level of this directory)")
-    add(
         "-k",
         "--kind",
         action="append",
@@ -140,15 +134,35 @@ def _query(parser: argparse.ArgumentParser) -> None:
         help="user_text, assistant_text, tool_input, tool_error (these by default), tool_output,"
         " reasoning, summary, meta, or all; repeat it, or separate by commas",
     )
+    add("--role", choices=("user", "assistant", "tool", "system"), help="only what it said")
     add("--tool-name", metavar="NAME", help="only calls and results of this tool")
-    add("--agent", metavar="NAME", help="only sessions of this agent: claude, codex, kiro ...")
-    add("--session", metavar="ID", help="only this session, by id or path")
-    add("--session-dir", metavar="DIR", help="for --scope project: sessions in this directory")
-    add("--since", metavar="TIME", help="not older: 2026-11-03, yesterday, 3d, '2 weeks ago'")
-    add("--until", metavar="TIME", help="not newer")
+    _add_filters(parser)
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
     add("--no-sync", action="store_true", help="do not take in the very last lines first")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which sessions are meant, and when."""
+    add = parser.add_argument
+    add(
+        "--scope",
+        choices=("project", "global"),
+        help="this project's sessions, or all (global, or project when --project names one)",
+    )
+    add(
+        "--project",
+        metavar="DIR|NAME",
+        help="sessions held in this directory or below it, or in one of this name (the git top"
+        " level of the current directory)",
+    )
+    add("--agent", metavar="NAME", help="only sessions of this agent: claude, codex, kiro ...")
+    add("--session", metavar="ID", help="only this session: its path, its id or how that begins")
+    add("--session-dir", metavar="DIR", help="for --scope project: sessions in this directory")
+    add("--subagents", choices=("include", "exclude", "only"), help="those of sub-agents (include)")
+    add("--source", choices=("global", "archive"), help="only live roots, or only archives")
+    add("--since", metavar="TIME", help="not older: 2026-11-03, yesterday, 3d, '2 weeks ago'")
+    add("--until", metavar="TIME", help="not newer")
 
 
 def _around(parser: argparse.ArgumentParser) -> None:

@@ -51,17 +51,12 @@ def query(asked: argparse.Namespace) -> int:
     with connected(asked) as client:
         answer = client.search(
             " ".join(asked.text),
-            scope=asked.scope or ("project" if asked.project else None),
             kinds=arguments.option_values(asked.kind),
+            role=asked.role,
+            tool_name=asked.tool_name,
             limit=asked.limit,
             offset=asked.offset,
-            tool_name=asked.tool_name,
-            agent=asked.agent,
-            session=_path_or_id(asked.session),
-            project=os.path.abspath(asked.project) if asked.project else project(os.getcwd()),
-            session_dir=os.path.abspath(asked.session_dir) if asked.session_dir else None,
-            since=asked.since,
-            until=asked.until,
+            **_filters(asked),
             order=asked.order,
             sync=False if asked.no_sync else None,
             reveal=asked.reveal or None,
@@ -248,6 +243,26 @@ def _place(where: list[str]) -> dict[str, Any]:
         f"{' '.join(where)} is neither a hit's number nor a path and a message index",
         "write: indexctl around 3, or: indexctl around PATH INDEX",
     )
+
+
+def _filters(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return which sessions a command line means; the project is also a hit's to be of or not."""
+    return {
+        "scope": asked.scope or ("project" if asked.project else None),
+        "project": _directory_or_name(asked.project) if asked.project else project(os.getcwd()),
+        "session_dir": os.path.abspath(asked.session_dir) if asked.session_dir else None,
+        "agent": asked.agent,
+        "session": _path_or_id(asked.session),
+        "subagents": asked.subagents,
+        "source": asked.source,
+        "since": asked.since,
+        "until": asked.until,
+    }
+
+
+def _directory_or_name(place: str) -> str:
+    """Return `place` absolute, unless it is no more than a project's name."""
+    return os.path.abspath(place) if "/" in place or place in (".", "..") else place
 
 
 def _path_or_id(session: str | None) -> str | None:

@@ -30,7 +30,8 @@ class FileFacts(NamedTuple):
     """What a search may say or ask about a session file.
 
     `path` is the session's path, `source` its root's label; `mtime` (unix ms) stands in for the
-    time of messages that have none.
+    time of messages that have none. `parent` is the session that this one continues or, if
+    `subagent`, works for.
     """
 
     file_id: int
@@ -42,6 +43,7 @@ class FileFacts(NamedTuple):
     model: str = ""
     title: str = ""
     parent: str = ""
+    subagent: bool = False
     mtime: int = 0
 
 

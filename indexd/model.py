@@ -29,6 +29,18 @@ KINDS: tuple[Kind, ...] = tuple(Kind)
 DEFAULT_KINDS: tuple[Kind, ...] = KINDS[:4]
 TOOL_KINDS = frozenset({Kind.TOOL_INPUT, Kind.TOOL_ERROR, Kind.TOOL_OUTPUT})
 
+# Who speaks in a document: what the role filter asks for, and what a hit says.
+ROLES: dict[Kind, str] = {
+    Kind.USER_TEXT: "user",
+    Kind.ASSISTANT_TEXT: "assistant",
+    Kind.TOOL_INPUT: "assistant",
+    Kind.REASONING: "assistant",
+    Kind.TOOL_ERROR: "tool",
+    Kind.TOOL_OUTPUT: "tool",
+    Kind.SUMMARY: "system",
+    Kind.META: "system",
+}
+
 
 # Types are what the files say they are, so their number and length are bounded.
 MAX_TYPES = 100

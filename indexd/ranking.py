@@ -30,7 +30,7 @@ class FileFilter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which documents a request selects; times are unix ms, `since` <= time < `until`."""
+    """Which documents a request selects; times are unix ms, `since` <= time <= `until`."""
 
     kinds: tuple[Kind, ...]
     files: FileFilter | None = None
@@ -203,7 +203,7 @@ def _document_mask(
         if selection.since is not None:
             mask &= times >= selection.since
         if selection.until is not None:
-            mask &= times < selection.until
+            mask &= times <= selection.until
     return mask
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgpack
 import msgspec
 
+from indexd.formats.registry import FORMATS
 from indexd.index import FileFacts
 from indexd.model import SessionState
 from indexd.tail import Checkpoint, Stamp
@@ -68,6 +69,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
             known.get("model", ""),
             known.get("title", ""),
             known.get("parent", ""),
+            bool(self.agent) and FORMATS[self.agent].is_subagent(self.path, self.state, known),
             mtime,
         )
 

@@ -42,6 +42,14 @@ Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 t
 Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
 Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
 Order = Annotated[Literal["relevance", "recent"], Meta(description='"relevance" or "recent"')]
+Subagents = Annotated[
+    Literal["include", "exclude", "only"], Meta(description='"include", "exclude" or "only"')
+]
+Source = Annotated[Literal["global", "archive"] | None, Meta(description='"global" or "archive"')]
+Role = Annotated[
+    Literal["user", "assistant", "tool", "system"] | None,
+    Meta(description='"user", "assistant", "tool" or "system"'),
+]
 Detail = Annotated[Literal["signature", "full"], Meta(description='"signature" or "full"')]
 Event = Annotated[
     Literal["connected", "tools_changed", "disconnected"],
@@ -67,27 +75,20 @@ class Hello(Request):
     client: OptionalText = None
 
 
-class Search(Request):
-    """`search`: the documents of the sessions that match best. Times are unix milliseconds."""
+class Filters(Request, kw_only=True):
+    """Which sessions a request is about, and when; times are unix milliseconds, inclusive."""
 
-    query: Text
     scope: Scope = "global"
-    kinds: tuple[Kind, ...] = DEFAULT_KINDS
-    limit: Limit = 8
-    offset: Offset = 0
-    tool_name: OptionalText = None
-    agent: OptionalText = None
-    session: OptionalText = None
     project: OptionalText = None
     session_dir: OptionalText = None
+    agent: OptionalText = None
+    session: OptionalText = None
+    subagents: Subagents = "include"
+    source: Source = None
     since: int | None = None
     until: int | None = None
-    order: Order = "relevance"
-    sync: Flag = True
-    reveal: Flag = False
 
     def __post_init__(self) -> None:
-        _check_query(self.query)
         if self.scope == "project" and not (self.project or self.session_dir):
             raise BadRequest(
                 'scope "project" needs project or session_dir',
@@ -95,6 +96,24 @@ class Search(Request):
             )
         if self.since is not None and self.until is not None and self.since > self.until:
             raise BadRequest("since is later than until", "swap them, or leave one out")
+
+
+class Search(Filters, kw_only=True):
+    """`search`: the documents of the sessions that match best."""
+
+    query: Text
+    kinds: tuple[Kind, ...] = DEFAULT_KINDS
+    role: Role = None
+    tool_name: OptionalText = None
+    limit: Limit = 8
+    offset: Offset = 0
+    order: Order = "relevance"
+    sync: Flag = True
+    reveal: Flag = False
+
+    def __post_init__(self) -> None:
+        _check_query(self.query)
+        super().__post_init__()
 
 
 class Around(Request):

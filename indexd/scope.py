@@ -1,53 +1,110 @@
-"""Which session files a request selects: by agent, session, project and directory."""
+"""Which session files a request selects: by agent, session, project, directory and descent."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from indexd.errors import BadRequest
 from indexd.index import FileFacts
 from indexd.ranking import FileFilter
+from indexd.requests import Filters
+
+# A shorter beginning of a session's id says too little to mean it.
+MIN_PREFIX = 8
+# An error names this many of the sessions that an id may mean.
+MAX_NAMED = 4
 
 
 class Choice(NamedTuple):
-    """What a request says about files; None where it says nothing.
+    """What a request says about files; None, empty or "include" where it says nothing.
 
-    project_only: scope is `project`, that is session_dir or project, whichever fits.
+    scoped: only files in `session_dir` or `project`, whichever fits. project: a directory in
+    each way it is spelled, or a name. session: an id, or a path in each way it is spelled.
     """
 
-    project_only: bool = False
-    project: str | None = None
+    scoped: bool = False
+    project: tuple[str, ...] = ()
     session_dir: str | None = None
     agent: str | None = None
-    session: str | None = None
+    session: tuple[str, ...] = ()
+    subagents: str = "include"
+    source: str | None = None
 
     def accepts(self, facts: FileFacts) -> bool:
         """Say whether a file is selected."""
-        if self.agent is not None and facts.agent != self.agent:
-            return False
-        if self.session is not None and self.session not in (facts.session_id, facts.path):
-            return False
-        if self.project_only:
-            return in_project(facts, self.project, self.session_dir)
-        return True
+        return (
+            (self.agent is None or facts.agent == self.agent)
+            and (not self.session or facts.session_id in self.session or facts.path in self.session)
+            and (self.subagents == "include" or facts.subagent == (self.subagents == "only"))
+            and (self.source is None or facts.source == self.source)
+            and (not self.scoped or self.owns(facts))
+        )
 
-
-def in_project(facts: FileFacts, project: str | None, session_dir: str | None) -> bool:
-    """Say whether a session lies directly in `session_dir` or its `subagents/`, or whether its
-    recorded cwd is `project` or below it."""
-    if session_dir:
+    def owns(self, facts: FileFacts) -> bool:
+        """Say whether a session is in the project: directly in `session_dir` or its `subagents/`,
+        or with a recorded directory that is the project's or below it."""
         directory = os.path.dirname(facts.path)
-        wanted = session_dir.rstrip("/")
-        if directory in (wanted, wanted + "/subagents"):
+        own = self.session_dir
+        if own is not None and directory in (own, os.path.join(own, "subagents")):
             return True
-    if project and facts.cwd:
-        wanted = project.rstrip("/")
-        return facts.cwd == wanted or facts.cwd.startswith(wanted + "/")
-    return False
+        return any(_lies_in(facts.cwd, project) for project in self.project)
+
+
+def chosen(filters: Filters, files: Iterable[FileFacts]) -> Choice:
+    """Return what `filters` say about `files`.
+
+    Raises BadRequest for a beginning of a session id that several sessions share.
+    """
+    return Choice(
+        filters.scope == "project",
+        _spelled(filters.project) if filters.project else (),
+        os.path.realpath(filters.session_dir) if filters.session_dir else None,
+        filters.agent.strip().lower() if filters.agent else None,
+        session_named(filters.session, files) if filters.session else (),
+        filters.subagents,
+        filters.source,
+    )
 
 
 def file_filter(choice: Choice) -> FileFilter | None:
     """Return the filter of a choice; None when it selects every file."""
-    if choice._replace(project=None, session_dir=None) == Choice():
-        return None
-    return FileFilter(choice, choice.accepts)
+    if not choice.scoped:
+        # These only name what is to be called the project.
+        choice = choice._replace(project=(), session_dir=None)
+    return None if choice == Choice() else FileFilter(choice, choice.accepts)
+
+
+def session_named(wanted: str, files: Iterable[FileFacts]) -> tuple[str, ...]:
+    """Return the path, in each way it is spelled, or the id of the session that is `wanted`.
+
+    An id may be cut short where its beginning is that of one session's only; raises BadRequest
+    where it is not.
+    """
+    if "/" in wanted:
+        return _spelled(wanted)
+    ids = {facts.session_id for facts in files if facts.session_id.startswith(wanted)}
+    if wanted in ids or len(wanted) < MIN_PREFIX or not ids:
+        return (wanted,)
+    if len(ids) > 1:
+        some = ", ".join(sorted(ids)[:MAX_NAMED]) + (" ..." if len(ids) > MAX_NAMED else "")
+        raise BadRequest(f"session {wanted} begins the ids of {len(ids)} sessions", f"as in {some}")
+    return tuple(ids)
+
+
+def _spelled(place: str) -> tuple[str, ...]:
+    """Return a directory or file by its own and its resolved path; a mere name as it is."""
+    if "/" not in place:
+        return (place,)
+    path = os.path.normpath(os.path.expanduser(place))
+    return tuple(dict.fromkeys((path, os.path.realpath(path))))
+
+
+def _lies_in(cwd: str, project: str) -> bool:
+    """Say whether `cwd` is `project`, or below it; a name is that of any directory above."""
+    if not project or not cwd:
+        return False
+    if "/" not in project:
+        return project in cwd.split("/")
+    return cwd.rstrip("/") == project or cwd.startswith(project.rstrip("/") + "/")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,12 +13,12 @@ from indexd.extract import displayed
 from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Snapshot
 from indexd.messages import Place
-from indexd.model import KINDS, Kind
+from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind
 from indexd.plan import FORMULAS, plan
 from indexd.ranking import Order, Ranked, Selection, rank, timestamps
 from indexd.records import Record
 from indexd.requests import Search
-from indexd.scope import Choice, file_filter, in_project
+from indexd.scope import Choice, chosen, file_filter
 from indexd.settling import Fetch
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms
@@ -57,9 +56,9 @@ class Searcher:
                 "query must contain at least one letter or number",
                 "ask with a word, a name or a number",
             )
-        choice = _choice(request)
+        choice = chosen(request, snapshot.files.values())
         selection = Selection(
-            request.kinds, file_filter(choice), request.tool_name, request.since, request.until
+            _kinds(request), file_filter(choice), request.tool_name, request.since, request.until
         )
         formula = FORMULAS[self._profile]
         terms = plan(request.query, self._profile, formula)
@@ -67,7 +66,7 @@ class Searcher:
         found = rank(snapshot, terms, selection, order, request.offset + request.limit)
         page = found.ranked[request.offset :]
         hits = [
-            self._hit(snapshot, request, number, ranked)
+            self._hit(snapshot, request, choice, number, ranked)
             for number, ranked in enumerate(page, start=request.offset + 1)
         ]
         warnings: list[str] = []
@@ -76,12 +75,11 @@ class Searcher:
         return {"hits": hits, "total": found.total, "warnings": warnings}
 
     def _hit(
-        self, snapshot: Snapshot, request: Search, number: int, ranked: Ranked
+        self, snapshot: Snapshot, request: Search, choice: Choice, number: int, ranked: Ranked
     ) -> dict[str, Any]:
         facts = ranked.facts
         found = _found(snapshot, ranked)
-        role, shown = self._shown(facts, found, request)
-        own = in_project(facts, request.project, _resolved(request.session_dir))
+        shown = self._shown(facts, found, request)
         return {
             "rank": number,
             "score": ranked.score,
@@ -89,9 +87,9 @@ class Searcher:
             "session_id": facts.session_id,
             "message_index": found.place.message_index,
             "kind": str(found.kind),
-            "role": role or _ROLES.get(found.kind, "user"),
+            "role": ROLES[found.kind],
             "tool_name": found.place.tool_name,
-            "source": "project" if own else facts.source,
+            "source": "project" if choice.owns(facts) else facts.source,
             "agent": facts.agent,
             "project": facts.cwd,
             "timestamp": found.place.timestamp or None,
@@ -99,21 +97,20 @@ class Searcher:
             "highlights": [list(pair) for pair in shown.highlights],
         }
 
-    def _shown(self, facts: FileFacts, found: _Found, request: Search) -> tuple[str, Snippet]:
-        """Return the role and snippet of a hit; a file that changed under us gives neither."""
+    def _shown(self, facts: FileFacts, found: _Found, request: Search) -> Snippet:
+        """Return the snippet of a hit; a file that changed under us gives none."""
         record = self._sources.record(facts.path)
         root = self._sources.root(facts.path)
         if record is None or root is None or record.file_id != facts.file_id:
-            return "", _NO_SNIPPET
+            return _NO_SNIPPET
         try:
             recalled = recall.messages(root, record, [found.place])
         except IndexdError:
-            return "", _NO_SNIPPET
+            return _NO_SNIPPET
         if not recalled:
-            return "", _NO_SNIPPET
-        message = recalled[0].message
-        text = displayed(message, found.kind, found.call, reveal=request.reveal)
-        return message.role, snippet(text, request.query, self._profile, self._snippet_chars)
+            return _NO_SNIPPET
+        text = displayed(recalled[0].message, found.kind, found.call, reveal=request.reveal)
+        return snippet(text, request.query, self._profile, self._snippet_chars)
 
 
 class _Found(NamedTuple):
@@ -140,24 +137,12 @@ def _found(snapshot: Snapshot, ranked: Ranked) -> _Found:
 
 
 _NO_SNIPPET = Snippet("", [])
-_ROLES = {
-    Kind.ASSISTANT_TEXT: "assistant",
-    Kind.TOOL_INPUT: "assistant",
-    Kind.REASONING: "assistant",
-    Kind.TOOL_ERROR: "tool",
-    Kind.TOOL_OUTPUT: "tool",
-}
 
 
-def _choice(request: Search) -> Choice:
-    return Choice(
-        request.scope == "project",
-        request.project,
-        _resolved(request.session_dir),
-        request.agent,
-        request.session,
-    )
-
-
-def _resolved(directory: str | None) -> str | None:
-    return os.path.realpath(directory) if directory else None
+def _kinds(request: Search) -> tuple[Kind, ...]:
+    """Return the kinds to search: a role's, of those asked for or else at all."""
+    if request.role is None:
+        return request.kinds
+    own = [kind for kind in KINDS if ROLES[kind] == request.role]
+    both = [kind for kind in own if kind in request.kinds]
+    return tuple(both or (own if request.kinds == DEFAULT_KINDS else ()))

@@ -159,12 +159,14 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
         *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
 
     assert peer.requests[-1][1] == {
         "query": "cache first",
         "scope": "global",
         "kinds": ["tool_error", "meta", "all"],
+        "role": "tool",
         "limit": 3,
         "offset": 6,
         "tool_name": "Bash",
@@ -172,6 +174,8 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "session": "abc",
         "project": str(place / "p"),
         "session_dir": str(place / "work" / "d"),
+        "subagents": "only",
+        "source": "archive",
         "since": "3d",
         "until": "yesterday",
         "order": "recent",
@@ -185,6 +189,18 @@ def test_naming_a_project_searches_in_it(serve, run):
     run("query", "x", "--project", "/p")
 
     assert peer.requests[-1][1] == {"query": "x", "scope": "project", "project": "/p"}
+
+
+def test_a_project_is_named_by_its_directory_or_by_name(serve, run, place):
+    peer = serve(search=found(hit(1)))
+    for given, sent in (
+        ("app", "app"),
+        (".", str(place / "work")),
+        ("a/b", str(place / "work/a/b")),
+    ):
+        run("query", "x", "--project", given)
+
+        assert peer.requests[-1][1]["project"] == sent
 
 
 def test_a_session_given_by_path_is_made_absolute(serve, run, place):

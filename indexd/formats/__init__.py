@@ -63,6 +63,10 @@ class Format:
         in_common = stem in _COMMON_STEMS and os.path.basename(directory)
         return {"session_id": os.path.basename(directory) if in_common else stem}
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether an agent began this session, not a person; `known` are all its facts."""
+        return "/subagents/" in path
+
     def read(self, line: bytes, state: SessionState) -> list[Item]:
         """Return what one complete line (without its newline) says; updates `state`.
 

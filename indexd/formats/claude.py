@@ -83,6 +83,10 @@ class Claude(Format):
             return "parts" not in mapping(record.get("message")) and "id" not in record
         return "leafUuid" in record or "snapshot" in record or "trackedFileBackups" in record
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether the lines name the sub-agent that they are of."""
+        return "parent" in known
+
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
         what = string(record.get("type"))

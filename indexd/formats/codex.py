@@ -83,6 +83,10 @@ class Codex(Format):
         header = "instructions" in record and "git" in record and "id" in record
         return header or record.get("record_type") == "state" or (named and what in _CALLS)
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether the session is a thread of its parent's, and no fork of it."""
+        return "parent" in known and state.memory.get("meta") != "fork"
+
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
         what, when = string(record.get("type")), record.get("timestamp")
@@ -110,7 +114,7 @@ def _note_session(payload: Record, state: SessionState) -> None:
     """Take over the facts of the first session_meta; a fork carries its parent's after it."""
     if "meta" in state.memory:
         return
-    state.memory["meta"] = True
+    state.memory["meta"] = "fork" if string(payload.get("forked_from_id")) else "own"
     parent = first_string(payload, "forked_from_id", "parent_thread_id")
     note(state, session_id=payload.get("id"), cwd=payload.get("cwd"), parent=parent)
 

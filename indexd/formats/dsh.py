@@ -32,6 +32,10 @@ class DeepSeekHarness(Format):
             return "createdAt" in record and "timestamp" not in record
         return "/" in string(record.get("type")) and "seq" in record and "data" in record
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether another session delegated to this one."""
+        return "parent" in known
+
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that an event is, if it is one."""
         what, data = string(record.get("type")), mapping(record.get("data"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from indexd.formats import Format, Item
+from indexd.formats import Format, Item, facts
 from indexd.formats.content import (
     HostText,
     failure_text,
@@ -26,6 +26,7 @@ from indexd.model import Block, Kind, Message, Rewind, SessionState
 _HOST = HostText(whole="<(?:session_context|state_snapshot|scratchpad)>")
 _TYPES = frozenset({"user", "gemini", "info", "error", "warning"})
 _CWD = re.compile(r"(?:[Ww]orking in|Workspace Directories:\**\s*-) (/[^\n<]*[^\s<])")
+_CHILD = re.compile(r"/chats/([^/]+)/[^/]+\.jsonl$")
 
 
 class Gemini(Format):
@@ -45,6 +46,15 @@ class Gemini(Format):
         if "$rewindTo" in record or "$set" in record:
             return True
         return string(record.get("type")) in _TYPES and "id" in record and "content" in record
+
+    def path_facts(self, path: str) -> dict[str, str]:
+        """Return the session id, and of a sub-agent's the session that it works for."""
+        child = _CHILD.search(path)
+        return super().path_facts(path) | facts(parent=child and child[1])
+
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether the session lies in a directory of its parent's."""
+        return _CHILD.search(path) is not None
 
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message of a line, or what an operation does to the list of messages."""

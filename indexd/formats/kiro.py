@@ -58,6 +58,10 @@ class Kiro(Format):
             model=mapping(state.get("model_info")).get("model_id") or record.get("modelId"),
         )
 
+    def is_subagent(self, path: str, state: SessionState, known: Mapping[str, str]) -> bool:
+        """Say whether another session began this one."""
+        return "parent" in known
+
     def items(self, record: Record, state: SessionState, index: int) -> Iterable[Item]:
         """Return the message that a line is, if it is one."""
         if "payload" in record:
