@@ -16,8 +16,9 @@ from indexd.index import Part
 from indexd.plan import Formula
 from indexd.segment import Array, Segment, sort_pairs
 
-# Above this many postings, adding into one array of all documents beats sorting ordinals.
-DENSE_POSTINGS = 200_000
+# With a posting for every so many documents of a part, marking them in one array of all its
+# documents beats sorting ordinals.
+DENSE_DOCUMENTS = 32
 
 Postings = tuple[Array, Array]  # ordinals, ascending, and term frequencies
 Scored = tuple[Array, Array]  # ordinals, ascending, and scores
@@ -40,7 +41,7 @@ def together(found: Sequence[Postings]) -> Postings:
         np.concatenate([ordinals for ordinals, _ in found]).astype(np.int64),
         np.concatenate([freqs for _, freqs in found]).astype(np.int64),
     )
-    first = np.flatnonzero(np.diff(ordinals, prepend=-1))
+    first = _firsts(ordinals)
     return ordinals[first], np.add.reduceat(freqs, first)
 
 
@@ -76,7 +77,7 @@ def _documents(segment: Segment, terms: Sequence[Postings]) -> tuple[Array, list
     found = [ordinals for ordinals, _ in terms if len(ordinals)]
     if not found:
         return np.zeros(0, np.int64), [np.zeros(0, np.int64)] * len(terms)
-    if sum(map(len, found)) > DENSE_POSTINGS:
+    if sum(map(len, found)) * DENSE_DOCUMENTS > len(segment):
         touched = np.zeros(len(segment), bool)
         for ordinals in found:
             touched[ordinals] = True
@@ -84,7 +85,8 @@ def _documents(segment: Segment, terms: Sequence[Postings]) -> tuple[Array, list
         place = np.empty(len(touched), np.int64)
         place[documents] = np.arange(len(documents))
         return documents, [place[ordinals] for ordinals, _ in terms]
-    documents = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    ordinals = np.sort(np.concatenate(found))
+    documents = ordinals[_firsts(ordinals)]
     return documents, [documents.searchsorted(ordinals) for ordinals, _ in terms]
 
 
@@ -98,16 +100,24 @@ def _favour_sessions(
     for at, weight in enumerate(weights):
         holds = np.zeros(sessions, bool)
         for match, file, number in zip(matches, files, numbers, strict=True):
-            holds[number[file[match.terms[at][0]]]] = True
+            here = np.zeros(len(number), bool)
+            here[file[match.terms[at][0]]] = True
+            holds[number[here]] = True
         mass[holds] += weight
     factors = 1 + gain * (mass / sum(weights))
     for file, number, (documents, scores) in zip(files, numbers, scored, strict=True):
-        scores *= factors[number[file[documents]]]
+        scores *= factors[number][file[documents]]
 
 
 def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
     """Return a number for each file of each part, the same for the same id, and how many."""
     if len(file_ids) == 1:
         return [np.arange(len(file_ids[0]))], len(file_ids[0])
-    known = np.unique(np.concatenate(file_ids))
-    return [known.searchsorted(ids) for ids in file_ids], len(known)
+    ids = np.sort(np.concatenate(file_ids))
+    known = ids[_firsts(ids)]
+    return [known.searchsorted(each) for each in file_ids], len(known)
+
+
+def _firsts(ordered: Array) -> Array:
+    """Return where each run of equal values begins; `ordered` is not empty."""
+    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
