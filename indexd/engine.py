@@ -14,14 +14,27 @@ from anyio.abc import TaskStatus
 
 from indexd import __version__, config, paths, sandbox, status
 from indexd.config import Settings
+from indexd.deferral import DeferralSettings
 from indexd.index import Index
 from indexd.indexer import Indexer
-from indexd.requests import Around, History, Reindex, Search, Status, Sync
+from indexd.requests import (
+    Around,
+    History,
+    McpEvent,
+    Reindex,
+    Search,
+    Status,
+    Sync,
+    ToolList,
+    ToolSearch,
+)
 from indexd.searching import Searcher, Sources
 from indexd.server import Method
 from indexd.service import Service
 from indexd.store import Store
 from indexd.text import ANALYSIS, Profile
+from indexd.tool_search import SearchSettings
+from indexd.tools import Tools
 
 
 class Engine:
@@ -37,15 +50,21 @@ class Engine:
         _remove_others(settings.cache_dir, name)
         self._store = Store(os.path.join(settings.cache_dir, name))
         self._index = Index()
-        self._indexer = Indexer(
+        self.indexer = Indexer(
             self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
         )
-        sources = Sources(self._indexer.library.get, self._indexer.root_of, self._store.get)
+        sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
         searcher = Searcher(
             sources, profile, settings.history.relative_score, settings.history.snippet_chars
         )
         self._service = Service(
-            self._index, searcher, sources, self._indexer.catch_up, self._pending
+            self._index, searcher, sources, self.indexer.catch_up, self._pending
+        )
+        self._tools = Tools(
+            _tool_settings(settings),
+            os.path.join(settings.cache_dir, "tools-1"),
+            paths.events_dir(settings.state_dir),
+            os.path.join(settings.cache_dir, "cookies-tools"),
         )
 
     def methods(self) -> Mapping[str, Method]:
@@ -55,6 +74,9 @@ class Engine:
             "around": Method(self._service.around, Around),
             "history": Method(self._service.history, History),
             "sync": Method(self._service.sync, Sync),
+            "tool_search": Method(self._tools.tool_search, ToolSearch),
+            "tool_list": Method(self._tools.tool_list, ToolList),
+            "mcp_event": Method(self._tools.mcp_event, McpEvent),
             "status": Method(self._status, Status),
             "reindex": Method(self._reindex, Reindex),
         }
@@ -62,48 +84,54 @@ class Engine:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Restore what the cache holds, then follow the files until cancelled."""
         await to_thread.run_sync(self._store.start)
-        await self._indexer.run(task_status=task_status)
+        await self._tools.start()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tools.run)
+            await tasks.start(self.indexer.run)
+            task_status.started()
 
     async def worked_off(self) -> None:
         """Return once every file that is there has been read."""
-        await self._indexer.worked_off()
+        await self.indexer.worked_off()
 
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
-        return self._indexer.healthy()
+        return self.indexer.healthy() and self._tools.alive()
 
     def status_text(self) -> str:
         """Return the state in one line."""
         files, size = self._pending()
-        known = f"{self._index.snapshot.documents} documents in {len(self._indexer.library)} files"
+        known = f"{self._index.snapshot.documents} documents in {len(self.indexer.library)} files"
         return f"{known}, {files} files ({size / 1e6:.0f} MB) to read" if files else known
 
     async def reload(self) -> None:
         """Read the configuration again; its roots take effect at once, the rest at a restart."""
         settings = self._load()
         self._settings = settings
-        await self._indexer.changed_roots(settings.roots)
+        await self.indexer.changed_roots(settings.roots)
 
     async def close(self) -> None:
         """Write down what a restart will want."""
-        await to_thread.run_sync(self._indexer.close)
+        await to_thread.run_sync(self._tools.close)
+        await to_thread.run_sync(self.indexer.close)
 
     def _pending(self) -> tuple[int, int]:
-        return len(self._indexer.backlog), self._indexer.backlog.unread_bytes
+        return len(self.indexer.backlog), self.indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
-        return {"files": await self._indexer.reindex(request.path)}
+        return {"files": await self.indexer.reindex(request.path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
-        await self._indexer.listed()
+        await self.indexer.listed()
         return await to_thread.run_sync(self._facts)
 
     def _facts(self) -> dict[str, Any]:
-        settings, indexer = self._settings, self._indexer
+        settings, indexer = self._settings, self.indexer
         known = list(indexer.library)
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot
         degraded = [text for text in (self._store.degraded, self._store.notice) if text]
+        degraded += self._tools.degraded
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -119,11 +147,21 @@ class Engine:
             "watch": indexer.watch_status(),
             "roots": status.roots(settings.roots, indexer.opened_roots, known),
             "agents": status.agents(known),
-            "servers": {},
-            "problems": [*settings.left_out, *status.problems(known, indexer.problems)],
+            "servers": self._tools.servers(),
+            "problems": [
+                *settings.left_out,
+                *status.problems(known, indexer.problems),
+                *self._tools.problems,
+            ],
             "degraded": degraded,
             "sandbox": sandbox.probe(paths.home(os.environ)),
         }
+
+
+def _tool_settings(settings: Settings) -> SearchSettings:
+    wanted = settings.tool_search
+    deferral = DeferralSettings(wanted.enabled, wanted.min_pct, wanted.min_tokens)
+    return SearchSettings(deferral, wanted.threshold, wanted.max_results)
 
 
 def build(settings: Settings) -> Engine:

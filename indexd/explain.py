@@ -9,8 +9,9 @@ from dataclasses import replace
 from indexd.index import Snapshot
 from indexd.model import KINDS
 from indexd.plan import QueryTerm
-from indexd.ranking import Order, Ranking, Selection, rank
+from indexd.ranking import Order, Ranking, rank
 from indexd.requests import Search
+from indexd.selection import Selection
 
 # Only terms that begin like the query's are compared; enough for a slip of the keyboard.
 _CANDIDATES = 2000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,26 +14,27 @@ COMMANDS = {
     "claude": "claude --resume {}",
     "codex": "codex resume {}",
     "copilot": "copilot --resume {}",
+    "droid": "droid --resume {}",
     "gemini": "gemini --resume {}",
     "kiro": "kiro-cli chat --resume-id {}",
     "qwen": "qwen --resume {}",
 }
+# Of the agents that write as pi does, pi itself; it opens a session by its file.
+_PI_SESSIONS = "/.pi/agent/sessions/"
+# Where Claude Code, and Gemini, keep a sub-agent's file: below the id of the session it works for.
+_WORKS_FOR = re.compile(r"/([^/]+)/subagents/|/chats/([^/]+)/[^/]+\.jsonl$")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:@%,=")
 
 
 def resume_command(hit: Mapping[str, Any]) -> str:
     """Return a shell command that resumes the session of `hit`; empty when none is known.
 
-    It goes to the project first, since most agents look for sessions there only. A session id
-    that is not plainly one gives no command: what is printed here gets pasted into a shell.
+    It goes to the project first, since most agents look for sessions there only. Of a sub-agent
+    it resumes the session that it worked for.
     """
-    command = COMMANDS.get(hit.get("agent") or "")
-    session_id = hit.get("session_id") or ""
-    if not command or not session_id or not _is_plain(session_id):
-        return ""
-    resume = command.format(session_id)
+    resume = _resume(hit)
     project = hit.get("project") or ""
-    if not project or not project.isprintable():
+    if not resume or not project or not project.isprintable():
         return resume
     return f"cd {quoted(project)} && {resume}"
 
@@ -41,5 +44,27 @@ def quoted(word: str) -> str:
     return word if word and _PLAIN.issuperset(word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
+def _resume(hit: Mapping[str, Any]) -> str:
+    """Return the command without the way to the project.
+
+    A session id that is not plainly one gives none: what is printed here gets pasted into a shell.
+    """
+    agent, path = hit.get("agent") or "", hit.get("session_path") or ""
+    if agent == "pi" and _PI_SESSIONS in path and path.isprintable():
+        return f"pi --session {quoted(path)}"
+    session_id = _resumable_id(hit.get("session_id") or "", path)
+    return COMMANDS[agent].format(session_id) if agent in COMMANDS and session_id else ""
+
+
+def _resumable_id(session_id: str, path: str) -> str:
+    """Return the id an agent knows a session by; a sub-agent's own id is not one."""
+    parent = _WORKS_FOR.search(path)
+    if parent:
+        session_id = parent[1] or parent[2]
+    elif session_id.startswith("agent-"):
+        return ""
+    return session_id if _is_plain(session_id) else ""
+
+
 def _is_plain(session_id: str) -> bool:
-    return _PLAIN.issuperset(session_id) and not session_id.startswith("-")
+    return bool(session_id) and _PLAIN.issuperset(session_id) and session_id[0] != "-"

@@ -1,123 +1,260 @@
-"""From postings to scores.
+"""Exact scores, without scoring every document that matches.
 
-Whatever is added up per document or per session is added in the order of the query's terms, so
-that equal documents get bit-equal scores wherever they are stored.
+Where postings are few, all are scored. Where they are many, bounds are added up first, whole
+numbers that no score exceeds; the documents with the highest bounds are scored, and then those
+whose bound reaches what the answer already asks for. Scores are added up term by term in the
+query's order, wherever a document is stored: equal documents get bit-equal scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from indexd import bm25
-from indexd.index import Part
+from indexd import bm25, impact
+from indexd.matching import Listed, Matches, Rowed, grouped
 from indexd.plan import Formula
-from indexd.segment import Array, Segment, sort_pairs
+from indexd.segment import Array
 
-# With a posting for every so many documents of a part, marking them in one array of all its
-# documents beats sorting ordinals.
-DENSE_DOCUMENTS = 32
-
-Postings = tuple[Array, Array]  # ordinals, ascending, and term frequencies
-Scored = tuple[Array, Array]  # ordinals, ascending, and scores
-
-NOTHING: Postings = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
-
-
-class Matches(NamedTuple):
-    """What one part holds of a query: the selected postings of each query term."""
-
-    part: Part
-    terms: list[Postings]
+# Up to this many postings, or one for so many documents, to score them all is faster than to
+# find those worth it.
+FEW_POSTINGS, FEW_SHARE = 4096, 50
+# Each term may be rounded up by one, or by a row's full impact; more terms would not fit.
+MAX_BOUNDED_TERMS = 64
+_TOP_BOUND = (1 << 16) - 1
+_SCALE = float(_TOP_BOUND - impact.FULL * MAX_BOUNDED_TERMS)
+# How many documents the first round scores, and how many times more each next one may.
+FIRST_ROUND, NEXT_ROUND = 500, 8
+_SAMPLE = 1 << 13
+# Sums in another order differ by less than this share.
+_SLACK = 1e-9
 
 
-def together(found: Sequence[Postings]) -> Postings:
-    """Return the documents that hold any of some terms, their frequencies added up."""
-    if len(found) < 2:
-        return found[0] if found else NOTHING
-    ordinals, freqs = sort_pairs(
-        np.concatenate([ordinals for ordinals, _ in found]).astype(np.int64),
-        np.concatenate([freqs for _, freqs in found]).astype(np.int64),
-    )
-    first = _firsts(ordinals)
-    return ordinals[first], np.add.reduceat(freqs, first)
+class Wanted(NamedTuple):
+    """Which scores matter: the `top` best, of them those from `share` of the best on.
 
-
-def score(
-    matches: Sequence[Matches], weights: Sequence[float], average: float, formula: Formula
-) -> list[Scored]:
-    """Return for each part the documents that hold any term, and their scores.
-
-    `weights` are those of the query's terms, idf included: 0 where none occurs.
+    `top` is None where another order than that of scores decides.
     """
-    scored = [_score(match, weights, average, formula.coverage) for match in matches]
-    if formula.session_coverage and any(weights):
-        _favour_sessions(matches, scored, weights, formula.session_coverage)
-    return scored
+
+    top: int | None
+    share: float
+
+    def least(self, scores: Array) -> float:
+        """Return the score below which no document matters, given some of the scores."""
+        if not len(scores):
+            return 0.0
+        if self.top is None or not 0 < self.top <= len(scores):
+            return self.share * float(scores.max())
+        last = len(scores) - self.top
+        ordered = scores.copy()
+        ordered.partition(last)
+        return max(float(ordered[last]), self.share * float(ordered[last:].max()))
 
 
-def _score(match: Matches, weights: Sequence[float], average: float, coverage: float) -> Scored:
-    documents, positions = _documents(match.part.segment, match.terms)
-    lengths = match.part.segment.columns.length
-    scores = np.zeros(len(documents))
-    mass = np.zeros(len(documents))
-    for at, weight, (ordinals, freqs) in zip(positions, weights, match.terms, strict=True):
-        scores[at] += bm25.weights(freqs, lengths[ordinals], average, weight)
-        if coverage:
-            mass[at] += weight
-    if coverage and len(documents):
-        scores *= 1 + coverage * (mass / sum(weights))
-    return documents, scores
+class Scored(NamedTuple):
+    """Documents of a part (ordinals) and their scores: all that matter. `total` matched."""
+
+    documents: Array
+    scores: Array
+    total: int
 
 
-def _documents(segment: Segment, terms: Sequence[Postings]) -> tuple[Array, list[Array]]:
-    """Return the documents that hold any term, and each term's positions among them."""
-    found = [ordinals for ordinals, _ in terms if len(ordinals)]
-    if not found:
-        return np.zeros(0, np.int64), [np.zeros(0, np.int64)] * len(terms)
-    if sum(map(len, found)) * DENSE_DOCUMENTS > len(segment):
-        touched = np.zeros(len(segment), bool)
-        for ordinals in found:
-            touched[ordinals] = True
-        documents = np.flatnonzero(touched)
-        place = np.empty(len(touched), np.int64)
-        place[documents] = np.arange(len(documents))
-        return documents, [place[ordinals] for ordinals, _ in terms]
-    ordinals = np.sort(np.concatenate(found))
-    documents = ordinals[_firsts(ordinals)]
-    return documents, [documents.searchsorted(ordinals) for ordinals, _ in terms]
+class Terms(NamedTuple):
+    """What scores are made of, beside what the parts hold.
+
+    `weights` are those of the query's terms, idf included, 0 where none occurs; `average` is
+    the mean length of the documents selected.
+    """
+
+    weights: Sequence[float]
+    average: float
+    formula: Formula
 
 
-def _favour_sessions(
-    matches: Sequence[Matches], scored: Sequence[Scored], weights: Sequence[float], gain: float
-) -> None:
-    """Raise each score by the share of the query that its session holds, in all its documents."""
-    files = [match.part.segment.columns.file for match in matches]
-    numbers, sessions = _numbered([match.part.segment.file_ids for match in matches])
+def score(matches: Sequence[Matches], terms: Terms, wanted: Wanted) -> list[Scored]:
+    """Return for each part the documents that may belong to the answer, and their scores."""
+    if not any(terms.weights):
+        return [_NONE for _ in matches]
+    factors = _session_factors(matches, terms)
+    return [
+        _Scoring(match, terms, factor).best(wanted)
+        for match, factor in zip(matches, factors, strict=True)
+    ]
+
+
+def _session_factors(matches: Sequence[Matches], terms: Terms) -> list[Array | None]:
+    """Return per file of each part what its session is worth: how much of the query it holds."""
+    gain = terms.formula.session_coverage
+    if not gain:
+        return [None] * len(matches)
+    numbers, sessions = _numbered([match.view.part.segment.file_ids for match in matches])
     mass = np.zeros(sessions)
-    for at, weight in enumerate(weights):
+    for at, weight in enumerate(terms.weights):
         holds = np.zeros(sessions, bool)
-        for match, file, number in zip(matches, files, numbers, strict=True):
-            here = np.zeros(len(number), bool)
-            here[file[match.terms[at][0]]] = True
-            holds[number[here]] = True
+        for match, number in zip(matches, numbers, strict=True):
+            holds[number[match.terms[at].files()]] = True
         mass[holds] += weight
-    factors = 1 + gain * (mass / sum(weights))
-    for file, number, (documents, scores) in zip(files, numbers, scored, strict=True):
-        scores *= factors[number][file[documents]]
+    factors = 1 + gain * (mass / sum(terms.weights))
+    return [factors[number] for number in numbers]
 
 
 def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
     """Return a number for each file of each part, the same for the same id, and how many."""
     if len(file_ids) == 1:
         return [np.arange(len(file_ids[0]))], len(file_ids[0])
-    ids = np.sort(np.concatenate(file_ids))
-    known = ids[_firsts(ids)]
-    return [known.searchsorted(each) for each in file_ids], len(known)
+    known = np.unique(np.concatenate(file_ids))
+    return [known.searchsorted(ids) for ids in file_ids], len(known)
 
 
-def _firsts(ordered: Array) -> Array:
-    """Return where each run of equal values begins; `ordered` is not empty."""
-    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+class _Scoring:
+    """The scoring of one part; `factors`, where given, are per file."""
+
+    def __init__(self, match: Matches, terms: Terms, factors: Array | None) -> None:
+        self._view, self._terms, self._factors = match.view, terms, factors
+        self._columns = match.view.part.segment.columns
+        held = [(h, w) for h, w in zip(match.terms, terms.weights, strict=True) if len(h)]
+        if len(held) > MAX_BOUNDED_TERMS:
+            held = [(h.listed() if isinstance(h, Rowed) else h, w) for h, w in held]
+        self._held = held
+
+    def best(self, wanted: Wanted) -> Scored:
+        """Return the documents that matter."""
+        lists = [(held, weight) for held, weight in self._held if isinstance(held, Listed)]
+        rows = [(held, weight) for held, weight in self._held if isinstance(held, Rowed)]
+        if not rows and (len(lists) <= 1 or self._few(lists)):
+            return self._all(lists)
+        if lists and self._few(lists):
+            found = self._beside(lists, rows, wanted)
+            if found is not None:
+                return found
+        return self._bounded(wanted)
+
+    def _few(self, lists: Sequence[tuple[Listed, float]]) -> bool:
+        postings = sum(len(held) for held, _ in lists)
+        return len(self._held) > MAX_BOUNDED_TERMS or postings <= max(
+            FEW_POSTINGS, len(self._columns.file) // FEW_SHARE
+        )
+
+    def _all(self, lists: Sequence[tuple[Listed, float]]) -> Scored:
+        """Score every posting."""
+        if not lists:
+            return _NONE
+        lengths, average = self._columns.length, self._terms.average
+        added = [bm25.weights(h.freqs, lengths.take(h.ordinals), average, w) for h, w in lists]
+        if len(lists) == 1:
+            [(held, weight)] = lists
+            ordinals, sums = held.ordinals, added[0]
+            masses = np.full(len(ordinals), weight) if self._terms.formula.coverage else sums
+        else:
+            ordinals, order, owners = grouped([held.ordinals for held, _ in lists])
+            sums = _sums(owners, np.concatenate(added)[order])
+            masses = np.repeat([weight for _, weight in lists], [len(held) for held, _ in lists])
+            masses = _sums(owners, masses[order])
+        return Scored(ordinals, self._scores(ordinals, sums, masses), len(ordinals))
+
+    def _beside(
+        self,
+        lists: Sequence[tuple[Listed, float]],
+        rows: Sequence[tuple[Rowed, float]],
+        wanted: Wanted,
+    ) -> Scored | None:
+        """Score the documents in any list, if no document in rows alone can matter beside them."""
+        documents, _, _ = grouped([held.ordinals for held, _ in lists])
+        scores = self._exact(documents)
+        mass = sum(weight for _, weight in rows)
+        share = mass / sum(self._terms.weights)
+        most = mass * bm25.most(1.0) * self._most(share) * (1 + _SLACK)
+        if most >= wanted.least(scores):
+            return None
+        impacts = rows[0][0].impacts()
+        for held, _ in rows[1:]:
+            impacts = impacts | held.impacts()
+        total = len(rows[0][0]) if len(rows) == 1 else self._view.count(impacts)
+        return Scored(documents, scores, total + int(np.count_nonzero(impacts[documents] == 0)))
+
+    def _bounded(self, wanted: Wanted) -> Scored:
+        """Score what may matter, most promising first."""
+        bounds, scale = self._bounds()
+        total = len(self._held[0][0]) if len(self._held) == 1 else int(np.count_nonzero(bounds))
+        documents, scores = _NONE.documents, _NONE.scores
+        cuts, above = _cuts(bounds), _TOP_BOUND + 1
+        while wanted.top != 0:
+            least = max(1, int(wanted.least(scores) * scale))
+            if least >= above:
+                break
+            cut = max(next(cuts), least)
+            at = _between(bounds, cut, above)
+            above = cut
+            documents = np.concatenate([documents, at])
+            scores = np.concatenate([scores, self._exact(at)])
+        return Scored(documents, scores, total)
+
+    def _bounds(self) -> tuple[Array, float]:
+        """Return each document's bound, and how much of it a score stands for."""
+        average = self._terms.average
+        segment = self._view.part.segment
+        most = sum(weight for _, weight in self._held) * bm25.most(1.0)
+        most *= impact.excess(segment, average)
+        if len(self._held) == 1:
+            bounds, scale = self._held[0][0].impacts(), impact.FULL / most
+            if not self._view.whole:
+                bounds = bounds.copy()
+        else:
+            bounds, scale = np.zeros(len(segment), np.uint16), _SCALE / most
+            for held, weight in self._held:
+                held.add(bounds, weight * scale, average)
+        if not self._view.whole:
+            self._view.clear(bounds)
+        return bounds, scale * (1 - _SLACK) / self._most(1.0)
+
+    def _most(self, share: float) -> float:
+        """Return how many times its sum a score may be, of a document that holds this share."""
+        of_sessions = 1.0 if self._factors is None else float(self._factors.max(initial=1.0))
+        return (1 + self._terms.formula.coverage * share) * of_sessions
+
+    def _exact(self, documents: Array) -> Array:
+        lengths = self._columns.length.take(documents)
+        sums, masses = np.zeros(len(documents)), np.zeros(len(documents))
+        for held, weight in self._held:
+            freqs = held.at(documents)
+            sums += bm25.weights(freqs, lengths, self._terms.average, weight)
+            masses += weight * (freqs > 0)
+        return self._scores(documents, sums, masses)
+
+    def _scores(self, documents: Array, sums: Array, masses: Array) -> Array:
+        """Return the scores of documents: their sums, raised by what they and theirs hold."""
+        coverage = self._terms.formula.coverage
+        if coverage:
+            sums = sums * (1 + coverage * (masses / sum(self._terms.weights)))
+        if self._factors is not None:
+            sums = sums * self._factors[self._columns.file.take(documents)]
+        return sums
+
+
+def _sums(owners: Array, values: Array) -> Array:
+    """Return the sum of each owner's values, added one after the other."""
+    return np.bincount(owners, values)
+
+
+def _cuts(bounds: Array) -> Iterator[int]:
+    """Yield falling bounds with more and more documents above them, at last 1."""
+    step = max(1, len(bounds) // _SAMPLE)
+    sample = np.sort(bounds[::step])
+    size = FIRST_ROUND
+    while size < len(bounds):
+        yield max(1, int(sample[-max(1, size // step)]))
+        size *= NEXT_ROUND
+    yield 1
+
+
+def _between(bounds: Array, low: int, above: int) -> Array:
+    """Return the documents with low <= bound < above."""
+    chosen = bounds >= low
+    if above <= _TOP_BOUND:
+        chosen &= bounds < above
+    return chosen.nonzero()[0].astype(np.uint32)
+
+
+_NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

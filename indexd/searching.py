@@ -15,10 +15,11 @@ from indexd.index import FileFacts, Snapshot
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind
 from indexd.plan import FORMULAS, plan
-from indexd.ranking import Order, Ranked, Selection, rank, timestamps
+from indexd.ranking import Order, Ranked, rank
 from indexd.records import Record
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
+from indexd.selection import Selection, timestamps
 from indexd.settling import Fetch
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms

@@ -12,7 +12,7 @@ build(x + y) == merge([build(x), build(y)]).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -38,14 +38,14 @@ class Columns:
 
     file: Array  # u32: position in Segment.file_ids
     message: Array  # u32: message_index
-    call: Array  # u16: position among the documents of this message and kind
+    call: Array  # u32: position among the documents of this message and kind
     length: Array  # u32: seed terms
     tool: Array  # u32: position in Segment.tool_names
     digest: Any  # u64: of the text, to know copies
     timestamp: Any  # i64: unix ms, 0 unknown
     offset: Any  # u64: where the line of its message begins in the file
     size: Any  # u32: bytes of that line, without the newline
-    part: Any  # u16: which of that line's messages it is of
+    part: Any  # u32: which of that line's messages it is of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,13 +64,14 @@ class Dictionary:
             return -1
         return at
 
-    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[int, int]]:
-        """Yield (number in `terms`, position) of those that are here; `hashes` (u64) are theirs."""
-        at = self.hashes.searchsorted(hashes)
-        inside = np.flatnonzero(at < len(self.hashes))
-        for number in inside[self.hashes[at[inside]] == hashes[inside]].tolist():
-            if self.term(at[number]) == terms[number]:
-                yield number, int(at[number])
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[bytes, int]]:
+        """Yield each of `terms` that is here, and its position; `hashes` (u64) are theirs."""
+        if len(self.hashes):
+            at = self.hashes.searchsorted(hashes)
+            equal = self.hashes.take(at, mode="clip") == hashes
+            for term, place, same in zip(terms, at.tolist(), equal.tolist(), strict=True):
+                if same and self.term(place) == term:
+                    yield term, place
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
@@ -111,6 +112,7 @@ class Segment:
     postings: Postings
     doc_counts: Array  # i64 [file, kind]
     token_counts: Array  # i64 [file, kind]
+    derived: dict[str, Any] = field(default_factory=dict)  # what queries have worked out from it
 
     def __len__(self) -> int:
         return len(self.columns.file)
@@ -164,6 +166,19 @@ def assemble(
         postings,
         doc_counts,
         token_counts.reshape(shape),
+    )
+
+
+def nothing() -> Segment:
+    """Return the segment of no documents; merging it changes nothing."""
+    u32, u64, i64 = (np.zeros(0, dtype) for dtype in (np.uint32, np.uint64, np.int64))
+    return assemble(
+        u32,
+        (),
+        i64,
+        Columns(u32, u32, u32, u32, u32, u64, i64, u64, u32, u32),
+        Dictionary(u64, np.zeros(1, np.int64), b""),
+        pack_postings(0, 0, i64, i64),
     )
 
 
