@@ -28,8 +28,10 @@ from indexd.segment import (
 from indexd.text import Profile, meaning, raw_tokens
 
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
-# Enough for the words of a large home; each costs some 300 bytes.
+# Enough for the words of a large home; each costs some 300 bytes, since long ones, which hardly
+# ever come again (a paragraph of Chinese is one), are not kept.
 _REMEMBERED_TOKENS = 1 << 17
+_REMEMBERED_BYTES = 48
 
 
 class Entry(NamedTuple):
@@ -130,7 +132,8 @@ def _words(vocabulary: _Vocabulary, profile: Profile) -> _Words:
     counts, lengths, hashes = array("q", [0]), array("q"), array("Q")
     terms: dict[int, bytes] = {}
     for raw in vocabulary:
-        known, length, names = _hashed(raw, profile)
+        look_up = _hashed if len(raw) <= _REMEMBERED_BYTES else _hashed.__wrapped__
+        known, length, names = look_up(raw, profile)
         hashes.extend(known)
         counts.append(len(known))
         lengths.append(length)

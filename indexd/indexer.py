@@ -27,6 +27,7 @@ from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
 from indexd.index import Index
 from indexd.library import Library
+from indexd.looking import Looked
 from indexd.publishing import Publisher
 from indexd.records import Record
 from indexd.roots import Root
@@ -241,31 +242,31 @@ class Indexer:
         return {} if self._watcher is None else self._watcher.status()
 
     def _concerned(self, paths: Iterable[str]) -> tuple[list[Found], list[Record]]:
-        """Return the sessions that differ around the changed paths, and the records now gone."""
-        found: dict[str, Found] = {}
-        suspects: dict[str, Record] = {}
+        """Return the sessions that differ around the changed paths, and the records now gone.
+
+        An append to a known session looks at that file alone; anything else, at its directory,
+        whose names decide together which files are sessions.
+        """
+        looked = Looked(self.library)
+        resting: list[tuple[OpenRoot, Record]] = []
         for path in paths:
             root = self.root_of(path)
             owner = self.library.owner(path)
-            if owner is not None:
-                suspects[owner.path] = owner
-            now = finding.known(root, owner) if root and owner and path == owner.data_path else []
             if root is None:
-                suspects |= {record.path: record for record in self.library.below(path)}
-            elif now:
-                found |= {f.candidate.path: f for f in now}
+                looked.suspect(self.library.below(path))
+            elif owner is not None and path == owner.data_path:
+                resting.append((root, owner))
             elif os.path.isdir(path) and not os.path.islink(path):
-                found |= {f.candidate.path: f for f in finding.below(root, path)}
-                suspects |= {record.path: record for record in self.library.below(path)}
+                looked.below(root, path)
             else:
                 # A session being deleted hides its sub-agents with it.
                 directory = os.path.dirname(path)
-                for place in (directory, os.path.join(directory, SUBAGENTS)):
-                    found |= {f.candidate.path: f for f in finding.around(root, place)}
-                    suspects |= {r.path: r for r in self.library.in_directory(place)}
-                suspects |= {record.path: record for record in self.library.below(path)}
-        gone = [record for path, record in suspects.items() if path not in found]
-        return [f for p, f in found.items() if f.differs(self.library.get(p))], gone
+                looked.around(root, directory)
+                looked.around(root, os.path.join(directory, SUBAGENTS))
+                looked.suspect(self.library.below(path))
+        for root, record in resting:
+            looked.at(root, record)
+        return looked.differing(), looked.gone()
 
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""

@@ -60,6 +60,9 @@ class Inotify(InotifyFD):
         super().__init__()
         self.name = "indexd-watch"
         os.set_inheritable(self._inotify_fd, False)
+        # The library leaves it to its read to close the descriptors, and says from the start that
+        # one is under way; whoever stops before the first would leave an instance behind.
+        self._is_reading = False
         self._begin, self._take, self._end = begin, take, end
 
     def run(self) -> None:
@@ -68,6 +71,8 @@ class Inotify(InotifyFD):
             self._begin()
             super().run()
         finally:
+            with self._lock:
+                self._is_reading = False
             self._end()
 
     def handle_event(self, event: InotifyEvent) -> None:

@@ -14,23 +14,28 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from operator import add
 from typing import Literal, NamedTuple
 
 Profile = Literal["seed", "code"]
 
-# Counts up whenever a text would give other terms than before.
-ANALYSIS = 1
+# Which terms a text gives: the number counts up whenever this module would give others, and the
+# properties of characters come with the interpreter.
+ANALYSIS = f"2-{unicodedata.unidata_version}"
 # Longer terms are blobs (hashes, encoded data); profile `code` drops them.
 MAX_TERM_CHARACTERS = 128
-# An identifier of more parts than this is encoded data in mixed case, not a name.
-MAX_PARTS = 10
+# Words that change case or go over to digits this often, into parts shorter than this on
+# average, are encoded data, not a name.
+MANY_CHANGES = 10
+SHORT_PART = 4
 # Names mix in few numbers (sha256sum, utf8); hex digests change between digits and letters
 # all the time, and splitting them would only add noise terms.
 MAX_DIGIT_RUNS = 2
 
-# Scripts Han, Hiragana, Katakana and Hangul of Unicode 15.
+# Scripts Han, Hiragana, Katakana and Hangul of Unicode 15.1.
 CJK = (
     "\u1100-\u11ff\u2e80-\u2e99\u2e9b-\u2ef3\u2f00-\u2fd5\u3005\u3007\u3021-\u3029\u302e\u302f"
     "\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\u3131-\u318e\u31f0-\u31ff"
@@ -40,26 +45,34 @@ CJK = (
     "\U00016ff0\U00016ff1\U0001aff0-\U0001aff3\U0001aff5-\U0001affb\U0001affd\U0001affe"
     "\U0001b000-\U0001b122\U0001b132\U0001b150-\U0001b152\U0001b155\U0001b164-\U0001b167"
     "\U0001f200\U00020000-\U0002a6df\U0002a700-\U0002b739\U0002b740-\U0002b81d"
-    "\U0002b820-\U0002cea1\U0002ceb0-\U0002ebe0\U0002f800-\U0002fa1d\U00030000-\U0003134a"
-    "\U00031350-\U000323af"
+    "\U0002b820-\U0002cea1\U0002ceb0-\U0002ebe0\U0002ebf0-\U0002ee5d\U0002f800-\U0002fa1d"
+    "\U00030000-\U0003134a\U00031350-\U000323af"
 )
-# The prolonged sound mark belongs to no one script, yet Japanese words run through it.
-PROLONGED = "\u30fc\uff70"
+# These letters belong to no one script, yet Japanese words run through them: the prolonged sound
+# mark in both widths, and the halfwidth voicing marks.
+SOUND_MARKS = "\u30fc\uff70\uff9e\uff9f"
 # Combining marks: they separate seed terms, but a decomposed word is still one word to fold.
 MARKS = "\u0300-\u036f\u3099\u309a"
 
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _SEPARATE = bytes(byte if byte >= 0x80 or byte in _WORD_BYTES else 0x20 for byte in range(256))
 
-# A CJK run keeps its prolonged marks, unless a word follows them: then they begin that word.
+# A CJK run keeps its sound marks, unless a word follows them: then they begin that word.
 _PIECE = re.compile(
-    rf"(?P<cjk>[{CJK}](?:[{CJK}{MARKS}]|[{PROLONGED}]++(?![^\W{CJK}]))*)"
+    rf"(?P<cjk>[{CJK}](?:[{CJK}{MARKS}]|[{SOUND_MARKS}]++(?![^\W{CJK}]))*)"
     rf"|[^\W{CJK}](?:(?![{CJK}])[\w{MARKS}])*"
 )
 _CJK_CHARACTER = re.compile(f"[{CJK}]")
-_PART = re.compile(rb"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_CASE_PART = re.compile(rb"[A-Z0-9]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
-_DIGIT_RUN = re.compile(rb"[0-9]+")
+_MARK = re.compile(f"[{MARKS}{SOUND_MARKS}]")
+_UNDERSCORED = re.compile("[^_]+")
+_PART = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_CASE_PART = re.compile("[A-Z0-9]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_DIGIT_RUN = re.compile("[0-9]+")
+# No composed character of these scripts is made of more than this.
+_LONGEST_LETTER = 3
+# Words are remembered, up to this length; runs of CJK hardly ever repeat.
+_REMEMBERED_WORDS = 1 << 14
+_REMEMBERED_CHARACTERS = 64
 
 
 class Meaning(NamedTuple):
@@ -83,7 +96,7 @@ def meaning(raw: bytes, profile: Profile) -> Meaning:
     """Return what the raw token `raw` means under `profile`."""
     if raw.isascii():
         return _ascii_seed(raw) if profile == "seed" else _ascii_code(raw)
-    pieces = [_piece_meaning(piece, profile) for piece in _pieces(raw.decode("utf-8", "replace"))]
+    pieces = [_piece_meaning(match, profile) for match in _PIECE.finditer(raw.decode())]
     return Meaning(
         tuple(term for piece in pieces for term in piece.terms),
         sum(piece.length for piece in pieces),
@@ -110,24 +123,16 @@ class Place(NamedTuple):
 def places(text: str, profile: Profile) -> Iterator[Place]:
     """Yield each word and each CJK character or pair of `text` with its terms, in order."""
     for match in _PIECE.finditer(text):
-        start, piece = match.start(), match.group()
-        if match.lastgroup != "cjk":
-            yield Place(start, match.end(), _piece_meaning(piece, profile).terms)
-            continue
-        for at in range(len(piece)):
-            for width in (1, 2) if profile == "code" else (1,):
-                part = piece[at : at + width]
-                if len(part) == width:
-                    yield Place(start + at, start + at + width, (part.encode(),))
+        if match.lastgroup == "cjk":
+            for place in _cjk_places(match.group(), profile):
+                yield Place(match.start() + place.start, match.start() + place.end, place.terms)
+        elif terms := _piece_meaning(match, profile).terms:
+            yield Place(match.start(), match.end(), terms)
 
 
 def fold_case(text: str) -> str:
     """Return `text` lower-cased code point by code point; lengths and offsets stay."""
     return text.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower()
-
-
-def _pieces(text: str) -> Iterator[str]:
-    return (match.group() for match in _PIECE.finditer(text))
 
 
 def _ascii_seed(raw: bytes) -> Meaning:
@@ -138,62 +143,72 @@ def _ascii_seed(raw: bytes) -> Meaning:
 def _ascii_code(raw: bytes) -> Meaning:
     if len(raw) > MAX_TERM_CHARACTERS:
         return Meaning((), 1, ())
-    whole = raw.lower()
-    terms = dict.fromkeys([whole, *_identifier_terms(raw)])
+    terms = [raw.lower(), *(part.encode() for part in _identifier_terms(raw.decode()))]
+    terms = list(dict.fromkeys(terms))
     return Meaning(tuple(terms), 1, tuple(terms))
 
 
-def _identifier_terms(raw: bytes) -> list[bytes]:
-    """Return the parts of an ASCII identifier and its joined form; nothing for a plain word."""
-    if raw.islower() and raw.isalpha():
+def _identifier_terms(word: str) -> list[str]:
+    """Return the parts of an identifier and its joined form; nothing for a plain word."""
+    shape = _shape(word)
+    if shape.islower() and shape.isalpha():
         return []
-    split = _PART if len(_DIGIT_RUN.findall(raw)) <= MAX_DIGIT_RUNS else _CASE_PART
-    parts = [part.lower() for part in split.findall(raw)]
-    if not 0 < len(parts) <= MAX_PARTS:
+    pieces = list(_UNDERSCORED.finditer(shape))
+    spans = [span for piece in pieces for span in _parts(piece)]
+    changes = len(spans) - len(pieces)
+    if changes >= MANY_CHANGES and len(word) < SHORT_PART * len(spans):
         return []
-    return [*parts, raw.replace(b"_", b"").lower()]
+    parts = [word[start:end] for start, end in spans]
+    return [fold_case(part) for part in (*parts, word.replace("_", "")) if part]
 
 
-@lru_cache(maxsize=65536)
-def _piece_meaning(piece: str, profile: Profile) -> Meaning:
-    seed = [term.encode("utf-8", "replace") for term in _seed_walk(piece)]
-    if profile == "seed":
-        return Meaning(tuple(seed), len(seed), tuple(dict.fromkeys(seed)))
-    if _CJK_CHARACTER.match(piece):
-        return _cjk_meaning(piece, seed)
+def _parts(piece: re.Match[str]) -> list[tuple[int, int]]:
+    """Return where the parts of a word lie; `piece` is the shape of what has no underscore."""
+    digit_runs = len(_DIGIT_RUN.findall(piece.group()))
+    split = _PART if digit_runs <= MAX_DIGIT_RUNS else _CASE_PART
+    return [match.span() for match in split.finditer(piece.string, *piece.span())]
+
+
+def _shape(word: str) -> str:
+    """Return `word` with an ASCII character of the same case or sort for each of its own."""
+    if word.isascii():
+        return word
+    return "".join(
+        "A" if c.isupper() or c.istitle() else "0" if c.isdecimal() else c if c == "_" else "a"
+        for c in word
+    )
+
+
+def _piece_meaning(match: re.Match[str], profile: Profile) -> Meaning:
+    piece = match.group()
+    if match.lastgroup == "cjk":
+        return _cjk_meaning(piece, profile)
+    if len(piece) > _REMEMBERED_CHARACTERS:
+        return _word_meaning.__wrapped__(piece, profile)
+    return _word_meaning(piece, profile)
+
+
+@lru_cache(maxsize=_REMEMBERED_WORDS)
+def _word_meaning(piece: str, profile: Profile) -> Meaning:
+    seed = [fold_case(piece[a:b]) for a, b in _seed_spans(piece)]
+    terms = seed
+    if profile == "code":
+        terms = [term for term in seed if len(term) <= MAX_TERM_CHARACTERS]
+        known = frozenset(terms)
+        terms += [term for term in _folded_terms(piece) if term not in known]
+    encoded = _encoded(terms)
+    return Meaning(encoded, len(seed), tuple(dict.fromkeys(encoded)))
+
+
+def _folded_terms(piece: str) -> list[str]:
+    """Return the terms of a word in plain width and without accents, and its parts."""
     folded = _fold(piece)
-    extra = _folded_terms(folded)
-    kept = [term for term in seed if len(term.decode()) <= MAX_TERM_CHARACTERS]
-    terms = (*kept, *(term for term in extra if term not in kept))
-    return Meaning(terms, len(seed), tuple(dict.fromkeys(terms)))
-
-
-def _cjk_meaning(run: str, seed: list[bytes]) -> Meaning:
-    bigrams = _bigrams(run)
-    folded = _fold_width(run)
-    if folded != run:
-        known = {*seed, *bigrams}
-        bigrams += [term for term in _bigrams(folded) if term not in known]
-    asks = bigrams or seed
-    return Meaning((*seed, *bigrams), len(seed), tuple(dict.fromkeys(asks)))
-
-
-def _bigrams(run: str) -> list[bytes]:
-    return [run[at : at + 2].encode() for at in range(len(run) - 1)]
-
-
-def _folded_terms(folded: str) -> list[bytes]:
-    if not folded or len(folded) > MAX_TERM_CHARACTERS:
+    if len(folded) > MAX_TERM_CHARACTERS:
         return []
-    terms = []
-    for word in _seed_walk(folded):
-        terms.append(word.encode())
-    if folded.isascii():
-        terms += _identifier_terms(folded.encode())
-    elif "_" in folded:
-        terms += [part.encode() for part in folded.lower().split("_") if part]
-        terms.append(folded.lower().replace("_", "").encode())
-    return list(dict.fromkeys(term for term in terms if term))
+    terms: list[str] = []
+    for a, b in _seed_spans(folded):
+        terms += [fold_case(folded[a:b]), *_identifier_terms(folded[a:b])]
+    return list(dict.fromkeys(terms))
 
 
 def _fold(word: str) -> str:
@@ -202,32 +217,97 @@ def _fold(word: str) -> str:
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
-def _fold_width(run: str) -> str:
-    return unicodedata.normalize("NFKC", run)
+class _Letter(NamedTuple):
+    """A character of a CJK run in plain width and composed, and the stretch it stands for."""
+
+    start: int
+    end: int
+    text: str
 
 
-def _seed_walk(text: str) -> Iterator[str]:
-    """Yield the seed terms of any text, by the letter of the definition."""
-    word: list[str] = []
-    for character in text:
-        if _CJK_CHARACTER.match(character):
-            if word:
-                yield "".join(word)
-                word.clear()
-            yield character
-        elif character == "_" or _is_word(character):
-            word.append(_lower(character))
-        elif word:
-            yield "".join(word)
-            word.clear()
-    if word:
-        yield "".join(word)
+def _cjk_meaning(run: str, profile: Profile) -> Meaning:
+    if _is_plain(run):
+        seed = singles = list(run)
+        pairs = list(map(add, run, run[1:]))
+    else:
+        seed = [run[a:b] for a, b in _seed_spans(run)]
+        letters = _letters(run)
+        singles = [*seed, *(letter.text for letter in _new_letters(letters, seed))]
+        pairs = [a.text + b.text for a, b in pairwise(letters)]
+    if profile == "seed":
+        singles, pairs = seed, []
+    terms = _encoded((*singles, *pairs))
+    asks = terms[len(singles) :] or terms
+    return Meaning(terms, len(seed), tuple(dict.fromkeys(asks)))
+
+
+def _is_plain(run: str) -> bool:
+    """Say whether each character of a CJK run is a seed term, and folding changes none."""
+    return not _MARK.search(run) and unicodedata.is_normalized("NFKC", run)
+
+
+def _encoded(terms: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple([term.encode() for term in terms])
+
+
+def _cjk_places(run: str, profile: Profile) -> list[Place]:
+    seed = list(_seed_spans(run))
+    found = [(a, b, run[a:b]) for a, b in seed]
+    if profile == "code":
+        letters = _letters(run)
+        found += _new_letters(letters, [run[a:b] for a, b in seed])
+        found += [(a.start, b.end, a.text + b.text) for a, b in pairwise(letters)]
+    return [Place(start, end, (term.encode(),)) for start, end, term in sorted(found)]
+
+
+def _new_letters(letters: Sequence[_Letter], seed: Collection[str]) -> list[_Letter]:
+    known = frozenset(seed)
+    return [x for x in letters if x.text not in known and _CJK_CHARACTER.match(x.text)]
+
+
+def _letters(run: str) -> list[_Letter]:
+    """Return the characters of a CJK run that bigrams are made of: folded, without marks."""
+    if _is_plain(run):
+        return [_Letter(at, at + 1, character) for at, character in enumerate(run)]
+    return [
+        _Letter(start, end, character)
+        for start, end, folded in _clusters(run)
+        for character in folded
+        if _CJK_CHARACTER.match(character) or _is_word(character)
+    ]
+
+
+def _clusters(run: str) -> Iterator[_Letter]:
+    """Yield the stretches of `run` that fold on their own, with what they fold to."""
+    start, folded = 0, ""
+    for at, character in enumerate(run):
+        alone = unicodedata.normalize("NFKC", character)
+        both = unicodedata.normalize("NFKC", run[start : at + 1])
+        if folded and (at - start == _LONGEST_LETTER or both == folded + alone):
+            yield _Letter(start, at, folded)
+            start, folded = at, alone
+        else:
+            folded = both
+    yield _Letter(start, len(run), folded)
+
+
+def _seed_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the seed terms of any text lie, by the letter of the definition."""
+    start = -1
+    for at, character in enumerate(text):
+        alone = _CJK_CHARACTER.match(character) is not None
+        if not alone and (character == "_" or _is_word(character)):
+            start = at if start < 0 else start
+            continue
+        if start >= 0:
+            yield start, at
+            start = -1
+        if alone:
+            yield at, at + 1
+    if start >= 0:
+        yield start, len(text)
 
 
 def _is_word(character: str) -> bool:
     category = unicodedata.category(character)
     return category[0] == "L" or category == "Nd"
-
-
-def _lower(character: str) -> str:
-    return "i" if character == "\u0130" else character.lower()

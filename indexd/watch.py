@@ -119,8 +119,9 @@ class Watcher:
         return self._inotify is not None and self._inotify.is_alive()
 
     def mode(self, root: str) -> str:
-        """Return "inotify", or "poll" for a root that only a sweep can follow."""
-        return "inotify" if self.alive() and root not in self._polled else "poll"
+        """Return "inotify", or "poll" for a root that only a sweep can follow, or not ours."""
+        followed = self.alive() and root in self._roots and root not in self._polled
+        return "inotify" if followed else "poll"
 
     def status(self) -> dict[str, Any]:
         """Return the state for people: mode, watched, limit, overflows, and polled roots."""

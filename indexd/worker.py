@@ -90,8 +90,11 @@ def main() -> int:
     sink.flush()
     while (body := _received(source)) is not None:
         tasks = [_task(roots, *fields) for fields in _unpacked(body)]
-        sink.write(_answer(tasks))
-        sink.flush()
+        try:
+            sink.write(_answer(tasks))
+            sink.flush()
+        except BrokenPipeError:  # The daemon has gone; there is nobody to tell.
+            os._exit(0)
     return 0
 
 
