@@ -166,20 +166,45 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def _around(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "indexctl around [options] N | PATH INDEX"
+    parser.usage = "indexctl around [options] N | SESSION INDEX | SESSION --end"
     add = parser.add_argument
     add(
         "where",
         nargs="+",
-        metavar="N | PATH INDEX",
-        help="a hit's number in the last query, or a session's path and a message index",
+        metavar="N | SESSION INDEX",
+        help="a hit's number in the last query, or a session's path or id and a message index",
     )
+    add("--start", action="store_true", help="where the session starts")
+    add("--end", action="store_true", help="where it ends")
+    add("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
     add("-B", "--before", type=_whole, metavar="N", help="messages before it, 0 to 50 (3)")
     add("-A", "--after", type=_whole, metavar="N", help="messages after it, 0 to 50 (3)")
     add("-C", "--context", type=_whole, metavar="N", help="messages on both sides")
     add("--full", action="store_true", help="whole texts, up to 1 MiB in all")
     add("--reasoning", action="store_true", help="show the agent's reasoning too")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl show [options] N | SESSION"
+    add = parser.add_argument
+    add(
+        "where",
+        metavar="N | SESSION",
+        help="a number in the last list of hits or sessions, or a session's path or id",
+    )
+    add("--markdown", action="store_true", help="as Markdown")
+    add("--first", type=_whole, metavar="INDEX", help="the message to begin with (0)")
+    add("--reasoning", action="store_true", help="show the agent's reasoning too")
+    add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _sessions(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl sessions [options]"
+    add = parser.add_argument
+    add("-n", "--limit", type=_whole, metavar="N", help="sessions to list, 1 to 200 (20)")
+    add("--offset", type=_whole, metavar="N", help="sessions to pass over")
+    _add_filters(parser)
 
 
 def _tools(parser: argparse.ArgumentParser) -> None:
@@ -258,6 +283,25 @@ examples:
   indexctl around 3                     the third hit of the last query
   indexctl around 3 -C 10 --full        more of it
   indexctl around ~/.claude/projects/-src-app/0b1c2d3e.jsonl 128 -B 0
+  indexctl around 0b1c2d3e --end -B 10  how a session ended
+  indexctl around 0b1c2d3e --at yesterday
+"""
+SHOW = """\
+Print a whole session, as text or as Markdown. It comes page by page, so that
+the longest may be read; with --json each page is one line.
+
+examples:
+  indexctl show 2                       the session of the second hit
+  indexctl show 0b1c2d3e --markdown > session.md
+"""
+SESSIONS = """\
+List the sessions, the latest first: when, whose, in which project, how long,
+and its title or first words. Each can be shown by its number.
+
+examples:
+  indexctl sessions --project . --since 1w
+  indexctl sessions --agent codex --subagents exclude -n 50
+  indexctl sessions --json | jq -r '.sessions[].session_path'
 """
 TOOLS = """\
 Find the MCP tool that does something, among all servers that were ever
@@ -328,6 +372,8 @@ examples:
 COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], Any]]] = {
     "query": ("search all sessions", QUERY, _query),
     "around": ("read the messages around a hit", AROUND, _around),
+    "show": ("read a whole session", SHOW, _show),
+    "sessions": ("list the sessions", SESSIONS, _sessions),
     "tools": ("find MCP tools", TOOLS, _tools),
     "history": ("answer an agent's history call", HISTORY, _history),
     "status": ("what is indexed, and what is wrong", STATUS, _status),

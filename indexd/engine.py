@@ -16,8 +16,9 @@ from indexd import __version__, config, paths, sandbox, status
 from indexd.config import Settings
 from indexd.index import Index
 from indexd.indexer import Indexer
-from indexd.requests import Around, History, Reindex, Search, Status, Sync
-from indexd.searching import Searcher, Sources
+from indexd.located import Sources
+from indexd.requests import Around, History, Reindex, Search, Sessions, Show, Status, Sync
+from indexd.searching import Searcher
 from indexd.server import Method
 from indexd.service import Service
 from indexd.store import Store
@@ -53,6 +54,8 @@ class Engine:
         return {
             "search": Method(self._service.search, Search),
             "around": Method(self._service.around, Around),
+            "show": Method(self._service.show, Show),
+            "sessions": Method(self._service.sessions, Sessions),
             "history": Method(self._service.history, History),
             "sync": Method(self._service.sync, Sync),
             "status": Method(self._status, Status),

@@ -45,10 +45,7 @@ def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
     title = f"{path}  message {answer['message_index']} of {answer['length']}"
     parts = [term.paint(title, "dim")]
     for message in answer["messages"]:
-        parts += ["", _message_head(message, answer["message_index"], term)]
-        parts += _block(message.get("text") or "", term)
-        for call in message.get("tool_calls") or ():
-            parts += _block(f"{call.get('name', '')} {_arguments(call)}", term, "-> ")
+        parts += ["", *message_lines(message, answer["message_index"], term)]
     if any(message.get("truncated") for message in answer["messages"]):
         parts += ["", "Some texts are cut; --full shows them whole."]
     if resume:
@@ -179,7 +176,17 @@ def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:
     return steps
 
 
-def _message_head(message: Answer, target: int, term: Terminal) -> str:
+def message_lines(message: Answer, target: int | None, term: Terminal) -> list[str]:
+    """Return the lines of one message; the one with index `target` is marked."""
+    lines = [_message_head(message, target, term)]
+    lines += _block(message.get("text") or "", term)
+    lines += _block(message.get("reasoning") or "", term, "(thinks) ")
+    for call in message.get("tool_calls") or ():
+        lines += _block(f"{call.get('name', '')} {_arguments(call)}", term, "-> ")
+    return lines
+
+
+def _message_head(message: Answer, target: int | None, term: Terminal) -> str:
     mark = ">" if message.get("target") or message["index"] == target else " "
     tool = f" {visible(message['tool_name'])}" if message.get("tool_name") else ""
     time = exact(message.get("timestamp"))

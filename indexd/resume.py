@@ -7,29 +7,43 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# Only agents whose own documentation names the option.
+# What goes before the session's id. Only agents whose own documentation names the option.
 COMMANDS = {
-    "claude": "claude --resume {}",
-    "codex": "codex resume {}",
-    "copilot": "copilot --resume {}",
-    "gemini": "gemini --resume {}",
-    "kiro": "kiro-cli chat --resume-id {}",
-    "qwen": "qwen --resume {}",
+    "claude": ("claude", "--resume"),
+    "codex": ("codex", "resume"),
+    "copilot": ("copilot", "--resume"),
+    "cursor": ("cursor-agent", "--resume"),
+    "droid": ("droid", "--resume"),
+    "gemini": ("gemini", "--resume"),
+    "kiro": ("kiro-cli", "chat", "--resume-id"),
+    "pi": ("pi", "--session"),
+    "qwen": ("qwen", "--resume"),
 }
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:@%,=")
+
+
+def resume_arguments(agent: str, session_id: str) -> list[str] | None:
+    """Return the command line that goes on with a session; None when none is known.
+
+    A session id that is not plainly one gives none: what is printed gets pasted into a shell.
+    """
+    command = COMMANDS.get(agent)
+    if command is None or not session_id or not _is_plain(session_id):
+        return None
+    return [*command, session_id]
 
 
 def resume_command(hit: Mapping[str, Any]) -> str:
     """Return a shell command that resumes the session of `hit`; empty when none is known.
 
-    It goes to the project first, since most agents look for sessions there only. A session id
-    that is not plainly one gives no command: what is printed here gets pasted into a shell.
+    It goes to the project first, since most agents look for sessions there only.
     """
-    command = COMMANDS.get(hit.get("agent") or "")
-    session_id = hit.get("session_id") or ""
-    if not command or not session_id or not _is_plain(session_id):
+    words = hit.get("resume")
+    if "resume" not in hit:
+        words = resume_arguments(hit.get("agent") or "", hit.get("session_id") or "")
+    if not words:
         return ""
-    resume = command.format(session_id)
+    resume = " ".join(map(quoted, words))
     project = hit.get("project") or ""
     if not project or not project.isprintable():
         return resume

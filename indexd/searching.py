@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from indexd import explain, recall
-from indexd.errors import BadRequest, IndexdError
+from indexd import explain
+from indexd.errors import BadRequest
 from indexd.extract import displayed
-from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Snapshot
-from indexd.messages import Place
+from indexd.located import Located, Sources, located
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind
-from indexd.ranking import Order, Ranked, Selection, rank, timestamps
-from indexd.records import Record
+from indexd.ranking import Order, Ranked, Selection, rank
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
-from indexd.settling import Fetch
+from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms
 
 # How much a document that holds all of the query's idf mass gains; see docs/ranking.md.
 COVERAGE = {"seed": 0.0, "code": 1.0}
-
-
-class Sources:
-    """Where the pieces of an answer come from; shared by `search` and `around`."""
-
-    def __init__(
-        self,
-        record: Callable[[str], Record | None],
-        root: Callable[[str], OpenRoot | None],
-        fetch: Fetch,
-    ) -> None:
-        self.record, self.root, self.fetch = record, root, fetch
 
 
 class Searcher:
@@ -76,7 +59,7 @@ class Searcher:
         self, snapshot: Snapshot, request: Search, choice: Choice, number: int, ranked: Ranked
     ) -> dict[str, Any]:
         facts = ranked.facts
-        found = _found(snapshot, ranked)
+        found = located(snapshot, ranked.part, ranked.ordinal)
         shown = self._shown(facts, found, request)
         return {
             "rank": number,
@@ -93,48 +76,16 @@ class Searcher:
             "timestamp": found.place.timestamp or None,
             "snippet": shown.text,
             "highlights": [list(pair) for pair in shown.highlights],
+            "resume": resume(facts),
         }
 
-    def _shown(self, facts: FileFacts, found: _Found, request: Search) -> Snippet:
+    def _shown(self, facts: FileFacts, found: Located, request: Search) -> Snippet:
         """Return the snippet of a hit; a file that changed under us gives none."""
-        record = self._sources.record(facts.path)
-        root = self._sources.root(facts.path)
-        if record is None or root is None or record.file_id != facts.file_id:
-            return _NO_SNIPPET
-        try:
-            recalled = recall.messages(root, record, [found.place])
-        except IndexdError:
-            return _NO_SNIPPET
-        if not recalled:
-            return _NO_SNIPPET
-        text = displayed(recalled[0].message, found.kind, found.call, reveal=request.reveal)
+        message = self._sources.message(facts, found.place)
+        if message is None:
+            return Snippet("", [])
+        text = displayed(message, found.kind, found.call, reveal=request.reveal)
         return snippet(text, request.query, self._profile, self._snippet_chars)
-
-
-class _Found(NamedTuple):
-    """A document of the answer: of which kind, which of its message's calls, and where."""
-
-    kind: Kind
-    call: int
-    place: Place
-
-
-def _found(snapshot: Snapshot, ranked: Ranked) -> _Found:
-    columns, at = ranked.part.segment.columns, np.array([ranked.ordinal])
-    time = int(timestamps(snapshot, ranked.part, at)[0])
-    place = Place(
-        int(columns.message[ranked.ordinal]),
-        int(columns.offset.take(at)[0]),
-        int(columns.size.take(at)[0]),
-        int(columns.part.take(at)[0]),
-        time,
-        ranked.part.segment.tool_names[int(columns.tool[ranked.ordinal])],
-    )
-    kind = KINDS[int(ranked.part.segment.kind_ranks(at)[0])]
-    return _Found(kind, int(columns.call[ranked.ordinal]), place)
-
-
-_NO_SNIPPET = Snippet("", [])
 
 
 def _kinds(request: Search) -> tuple[Kind, ...]:
