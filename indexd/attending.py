@@ -26,15 +26,19 @@ SIDECAR_BYTES = 4 * 1024 * 1024
 
 
 class Task(NamedTuple):
-    """A session to attend to: as found now, as known before, and the id it gets if it is new."""
+    """A session to attend to: as found now, as known before, and the id it gets if it is new.
+
+    `thorough` asks for proof that what is known of it still stands, see `tail.examine`.
+    """
 
     found: Found
     old: Record | None
     new_file_id: int
     profile: Profile
+    thorough: bool = False
 
 
-def attend(task: Task, fetch: Fetch, *, thorough: bool = False) -> Change:
+def attend(task: Task, fetch: Fetch) -> Change:
     """Return what has changed about a session.
 
     Raises NotAllowed when the file may not be opened or is gone, OSError when reading fails.
@@ -43,7 +47,7 @@ def attend(task: Task, fetch: Fetch, *, thorough: bool = False) -> Change:
     base = _now(found, old)
     hint = found.root.root.format
     fd = found.root.directory.fd
-    outcome = read(Job(base, hint, task.new_file_id, task.profile, thorough), fd)
+    outcome = read(Job(base, hint, task.new_file_id, task.profile, task.thorough), fd)
     outcome = outcome._replace(record=_with_sidecars(found, outcome.record, old))
     try:
         return settle(old, outcome, fetch)

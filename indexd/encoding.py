@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, BinaryIO
 
@@ -22,13 +24,14 @@ VERSION = 1
 _RESIDENT = ("file", "message", "call", "length", "tool")
 _DISTANT = ("digest", "timestamp", "offset", "size", "part")
 _WIDTHS = {
-    "file": "<u4", "message": "<u4", "call": "<u2", "length": "<u4", "tool": "<u4",
-    "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u2",
+    "file": "<u4", "message": "<u4", "call": "<u4", "length": "<u4", "tool": "<u4",
+    "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4",
 }  # fmt: skip
 _NARROW = ("<u1", "<u2", "<u4", "<u8")
+_CODES = frozenset(np.dtype(code).str for code in (*_NARROW, "<i8"))
 _MAGIC = b"indexd-base\x01"
 # Bounds what a damaged length can make us read; a header holds 12 bytes per file.
-_MAX_HEADER_BYTES = 1 << 30
+_MAX_HEADER_BYTES = 1 << 26
 
 
 class DamagedSegment(Exception):
@@ -70,28 +73,37 @@ def encode(segment: Segment) -> bytes:
 
 def decode(data: bytes) -> Segment:
     """Return the segment of its compact form; raises DamagedSegment."""
+    with _misfits_are_damage():
+        return _decode(msgpack.unpackb(zlib.decompress(data), unicode_errors="surrogatepass"))
+
+
+@contextmanager
+def _misfits_are_damage() -> Iterator[None]:
+    """Turn whatever is raised by bytes that do not mean what they should into DamagedSegment."""
     try:
-        version, names, arrays, digest, timestamp, blob = msgpack.unpackb(
-            zlib.decompress(data), unicode_errors="surrogatepass"
-        )
-    except (zlib.error, ValueError) as error:
-        raise DamagedSegment(str(error)) from error
+        yield
+    except (zlib.error, ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise DamagedSegment(f"not a whole segment: {error!r}") from error
+
+
+def _decode(body: Any) -> Segment:
+    version, names, arrays, digest, timestamp, blob = body
     if version != VERSION:
         raise DamagedSegment(f"version {version}")
-    wide = [np.frombuffer(raw, code) for code, raw in arrays]
+    wide = [_array(raw, code) for code, raw in arrays]
     file_ids, file, message, call, length, tool, offset, size, part = wide[:9]
     differences, counts, freqs, large_at, large, sizes, kind_starts = wide[9:]
     columns = Columns(
         file.astype("u4"),
         message.astype("u4"),
-        call.astype("u2"),
+        call.astype("u4"),
         length.astype("u4"),
         tool.astype("u4"),
         np.frombuffer(digest, "<u8"),
         np.frombuffer(timestamp, "<i8"),
         offset.astype("u8"),
         size.astype("u4"),
-        part.astype("u2"),
+        part.astype("u4"),
     )
     starts = _starts(counts)
     postings = Postings(
@@ -132,11 +144,15 @@ def save(segment: Segment, path: str, extra: dict[str, Any]) -> None:
     """Write a segment as a base file, whole or not at all. Raises OSError."""
     temporary = f"{path}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        dump(segment, file, extra)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
+    try:
+        with open(descriptor, "wb") as file:
+            dump(segment, file, extra)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)  # half a file would only fill a full disk
+        raise
 
 
 class OpenFile:
@@ -201,6 +217,11 @@ def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
     Postings of a file stay there, and are read as queries need them. Every section is checked
     against its checksum once; raises DamagedSegment.
     """
+    with _misfits_are_damage():
+        return _load(source)
+
+
+def _load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
     names, layout, extra, start = _read_header(source)
 
     def array(name: str) -> Array:
@@ -208,7 +229,7 @@ def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
         data = source.read(start + at, size)
         if zlib.crc32(data) != checksum:
             raise DamagedSegment(f"section {name} fails its checksum")
-        return np.frombuffer(data, code)
+        return _array(data, code)
 
     def distant(name: str, wide: str) -> Array | FileArray:
         if isinstance(source, Memory):
@@ -273,10 +294,18 @@ def _read_header(
     header = source.read(fixed, length)
     if zlib.crc32(header) != int.from_bytes(head[-4:], "big"):
         raise DamagedSegment("the header fails its checksum")
-    _, names, layout, extra = msgpack.unpackb(
+    version, names, layout, extra = msgpack.unpackb(
         header, unicode_errors="surrogatepass", strict_map_key=False
     )
+    if version != VERSION:
+        raise DamagedSegment(f"version {version}")
     return names, layout, extra, -(-(fixed + length) // 8) * 8
+
+
+def _array(data: bytes | memoryview, code: str) -> Array:
+    if code not in _CODES:
+        raise DamagedSegment(f"{code!r} is no kind of array")
+    return np.frombuffer(data, code)
 
 
 def _check_section(source: OpenFile, start: int, size: int, checksum: int) -> None:

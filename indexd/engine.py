@@ -38,15 +38,15 @@ class Engine:
         _remove_others(settings.cache_dir, name)
         self._store = Store(os.path.join(settings.cache_dir, name))
         self._index = Index()
-        self._indexer = Indexer(
+        self.indexer = Indexer(
             self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
         )
-        sources = Sources(self._indexer.library.get, self._indexer.root_of, self._store.get)
+        sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
         searcher = Searcher(
             sources, profile, settings.history.relative_score, settings.history.snippet_chars
         )
         self._service = Service(
-            self._index, searcher, sources, self._indexer.catch_up, self._pending
+            self._index, searcher, sources, self.indexer.catch_up, self._pending
         )
 
     def methods(self) -> Mapping[str, Method]:
@@ -65,44 +65,44 @@ class Engine:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Restore what the cache holds, then follow the files until cancelled."""
         await to_thread.run_sync(self._store.start)
-        await self._indexer.run(task_status=task_status)
+        await self.indexer.run(task_status=task_status)
 
     async def worked_off(self) -> None:
         """Return once every file that is there has been read."""
-        await self._indexer.worked_off()
+        await self.indexer.worked_off()
 
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
-        return self._indexer.healthy()
+        return self.indexer.healthy()
 
     def status_text(self) -> str:
         """Return the state in one line."""
         files, size = self._pending()
-        known = f"{self._index.snapshot.documents} documents in {len(self._indexer.library)} files"
+        known = f"{self._index.snapshot.documents} documents in {len(self.indexer.library)} files"
         return f"{known}, {files} files ({size / 1e6:.0f} MB) to read" if files else known
 
     async def reload(self) -> None:
         """Read the configuration again; its roots take effect at once, the rest at a restart."""
         settings = self._load()
         self._settings = settings
-        await self._indexer.changed_roots(settings.roots)
+        await self.indexer.changed_roots(settings.roots)
 
     async def close(self) -> None:
         """Write down what a restart will want."""
-        await to_thread.run_sync(self._indexer.close)
+        await to_thread.run_sync(self.indexer.close)
 
     def _pending(self) -> tuple[int, int]:
-        return len(self._indexer.backlog), self._indexer.backlog.unread_bytes
+        return len(self.indexer.backlog), self.indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
-        return {"files": await self._indexer.reindex(request.path)}
+        return {"files": await self.indexer.reindex(request.path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
-        await self._indexer.listed()
+        await self.indexer.listed()
         return await to_thread.run_sync(self._facts)
 
     def _facts(self) -> dict[str, Any]:
-        settings, indexer = self._settings, self._indexer
+        settings, indexer = self._settings, self.indexer
         known = list(indexer.library)
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot

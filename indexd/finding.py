@@ -14,6 +14,9 @@ from indexd.records import Record
 from indexd.roots import Root
 from indexd.tail import Stamp
 
+# A stamp this old cannot hide another change in the same step of the file system's clock.
+REST_NS = 2_000_000_000
+
 
 class OpenRoot(NamedTuple):
     """A configured root and the directory it was when it was opened."""
@@ -55,6 +58,16 @@ class Found(NamedTuple):
             or record.data_path != self.candidate.data_path
             or record.sidecars != self.sidecars
             or record.source != self.root.root.source
+        )
+
+    def doubtful(self, record: Record, now_ns: int) -> bool:
+        """Say whether this file rests at `now_ns`, and what `record` knows of it is unproven."""
+        known = record.checkpoint
+        return (
+            known is not None
+            and not known.proven
+            and known.stamp == self.stamp
+            and now_ns - max(self.stamp.mtime_ns, self.stamp.ctime_ns) > REST_NS
         )
 
 

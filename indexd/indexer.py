@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 # What a query may wait for: files with more unread bytes than this in all go to the backlog.
 PROMPT_BYTES = 4 * 1024 * 1024
+# How much a sweep reads again to be sure of it.
+PROOF_BYTES = 256 * 1024 * 1024
 # Twice this is what an append may wait until it is found without being asked for.
 SETTLE_SECONDS = 0.1
 
@@ -204,7 +206,14 @@ class Indexer:
     def _polled(self, root: OpenRoot) -> bool:
         return self._watcher is None or self._watcher.mode(root.path) == "poll"
 
-    async def _sweep(self, roots: Sequence[OpenRoot] | None = None) -> bool:
+    async def sweep(self, now_ns: int) -> None:
+        """Compare every file with what is known, at the time `now_ns` by the system's clock."""
+        async with self._turn:
+            await self._sweep(now_ns=now_ns)
+
+    async def _sweep(
+        self, roots: Sequence[OpenRoot] | None = None, now_ns: int | None = None
+    ) -> bool:
         """Compare the files of some roots, or of all, with what is known; say if any differed."""
         if roots is None:
             self._open_roots()
@@ -219,7 +228,21 @@ class Indexer:
             if record.path not in here and (swept is None or record.root in swept)
         ]
         await self._attend_to(differing, gone)
+        if roots is None:
+            await self._settle_doubts(here, now_ns or time.time_ns())
         return bool(differing or gone)
+
+    async def _settle_doubts(self, here: Mapping[str, Found], now_ns: int) -> None:
+        """Read again, once they rest, the files of whose middle an append left a doubt."""
+        budget = PROOF_BYTES
+        for path, found in here.items():
+            record = self.library.get(path)
+            if record is None or path in self.backlog or not found.doubtful(record, now_ns):
+                continue
+            budget -= found.stamp.size
+            await self._attend_now(found, record, thorough=True)
+            if budget < 0:
+                break
 
     def _open_roots(self) -> None:
         """Open the roots that have appeared, and let go of those that are gone."""
@@ -301,8 +324,10 @@ class Indexer:
         now = found.candidate.data_path
         return old if named_by_path(old.data_path) == named_by_path(now) else None
 
-    async def _attend_now(self, found: Found, old: Record | None) -> None:
-        task = Task(found, old, self.library.new_file_id(), self._profile)
+    async def _attend_now(
+        self, found: Found, old: Record | None, *, thorough: bool = False
+    ) -> None:
+        task = Task(found, old, self.library.new_file_id(), self._profile, thorough)
         try:
             change: Change | Exception = await self._in_thread(attend, task, self._store.get)
         except Exception as error:

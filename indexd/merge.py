@@ -17,6 +17,7 @@ from indexd.segment import (
     Postings,
     Segment,
     assemble,
+    nothing,
     pack_postings,
     sort_pairs,
 )
@@ -25,11 +26,18 @@ from indexd.segment import (
 RANGE_POSTINGS = 1_000_000
 
 
-def merge(segments: Sequence[Segment], keep: Sequence[Array | None] | None = None) -> Segment:
+def merge(
+    segments: Sequence[Segment],
+    keep: Sequence[Array | None] | None = None,
+    *,
+    range_postings: int = RANGE_POSTINGS,
+) -> Segment:
     """Return one segment of the documents of all `segments`; no document may be in two.
 
     `keep[i]`, where given, is a boolean per document of segment i: the others are left out.
+    Some `range_postings` postings are worked on at a time.
     """
+    segments = segments or (nothing(),)
     keep = keep or [None] * len(segments)
     kept = [
         np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
@@ -37,7 +45,10 @@ def merge(segments: Sequence[Segment], keep: Sequence[Array | None] | None = Non
     ]
     file_ids, names, ranks, columns, order = _merge_columns(segments, kept)
     ordinals = _new_ordinals(segments, kept, order)
-    ranges = [_merge_range(segments, ordinals, len(order), bounds) for bounds in _ranges(segments)]
+    ranges = [
+        _merge_range(segments, ordinals, len(order), bounds)
+        for bounds in _ranges(segments, range_postings)
+    ]
     return assemble(
         file_ids,
         names,
@@ -119,10 +130,10 @@ def _new_ordinals(segments: Sequence[Segment], kept: Sequence[Array], order: Arr
     return result
 
 
-def _ranges(segments: Sequence[Segment]) -> Iterator[list[tuple[int, int]]]:
+def _ranges(segments: Sequence[Segment], range_postings: int) -> Iterator[list[tuple[int, int]]]:
     """Yield, per range of hashes, the slice of each segment's dictionary that falls in it."""
     total = sum(int(s.postings.starts[-1]) for s in segments)
-    pieces = max(1, -(-total // RANGE_POSTINGS))
+    pieces = max(1, -(-total // range_postings))
     limits = [np.uint64(((1 << 64) * i) // pieces) for i in range(1, pieces)]
     cuts = [
         [0, *(int(s.dictionary.hashes.searchsorted(v)) for v in limits), len(s.dictionary)]

@@ -37,5 +37,8 @@ def encode(places: Iterable[Place]) -> bytes:
 
 
 def decode(data: bytes) -> list[Place]:
-    """Return the places of their stored form."""
-    return _decoder.decode(zlib.decompress(data))
+    """Return the places of their stored form. Raises ValueError when it is damaged."""
+    try:
+        return _decoder.decode(zlib.decompress(data))
+    except zlib.error as error:
+        raise ValueError(f"damaged places: {error}") from error

@@ -30,7 +30,7 @@ from indexd.tail import Line, Look, Verdict, examine
 from indexd.text import Profile
 
 # Text is counted in batches, so that memory is bounded whatever a file's size.
-BATCH_CHARACTERS = 16 * 1024 * 1024
+BATCH_CHARACTERS = 4 * 1024 * 1024
 
 
 class Job(NamedTuple):

@@ -38,14 +38,14 @@ class Columns:
 
     file: Array  # u32: position in Segment.file_ids
     message: Array  # u32: message_index
-    call: Array  # u16: position among the documents of this message and kind
+    call: Array  # u32: position among the documents of this message and kind
     length: Array  # u32: seed terms
     tool: Array  # u32: position in Segment.tool_names
     digest: Any  # u64: of the text, to know copies
     timestamp: Any  # i64: unix ms, 0 unknown
     offset: Any  # u64: where the line of its message begins in the file
     size: Any  # u32: bytes of that line, without the newline
-    part: Any  # u16: which of that line's messages it is of
+    part: Any  # u32: which of that line's messages it is of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +156,19 @@ def assemble(
         postings,
         doc_counts,
         token_counts.reshape(shape),
+    )
+
+
+def nothing() -> Segment:
+    """Return the segment of no documents; merging it changes nothing."""
+    u32, u64, i64 = (np.zeros(0, dtype) for dtype in (np.uint32, np.uint64, np.int64))
+    return assemble(
+        u32,
+        (),
+        i64,
+        Columns(u32, u32, u32, u32, u32, u64, i64, u64, u32, u32),
+        Dictionary(u64, np.zeros(1, np.int64), b""),
+        pack_postings(0, 0, i64, i64),
     )
 
 

@@ -56,6 +56,9 @@ MARKS = "\u0300-\u036f\u3099\u309a"
 
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _SEPARATE = bytes(byte if byte >= 0x80 or byte in _WORD_BYTES else 0x20 for byte in range(256))
+# Stands between texts that are split together, and only there.
+BOUNDARY = b"\0"
+_SEPARATE_TEXTS = BOUNDARY + _SEPARATE[1:]
 
 # A CJK run keeps its sound marks, unless a word follows them: then they begin that word.
 _PIECE = re.compile(
@@ -90,6 +93,14 @@ class Meaning(NamedTuple):
 def raw_tokens(text: str) -> list[bytes]:
     """Return the pieces of `text` between ASCII separators, as UTF-8, case kept."""
     return text.encode("utf-8", "replace").translate(_SEPARATE).split()
+
+
+def tokens_of(texts: Sequence[str]) -> list[bytes]:
+    """Return the raw tokens of several texts end to end, BOUNDARY between each two."""
+    joined = " \0 ".join(texts)
+    if joined.count("\0") >= len(texts) > 0:
+        joined = " \0 ".join(text.replace("\0", " ") for text in texts)
+    return joined.encode("utf-8", "replace").translate(_SEPARATE_TEXTS).split()
 
 
 def meaning(raw: bytes, profile: Profile) -> Meaning:
@@ -192,7 +203,7 @@ def _piece_meaning(match: re.Match[str], profile: Profile) -> Meaning:
 def _word_meaning(piece: str, profile: Profile) -> Meaning:
     seed = [fold_case(piece[a:b]) for a, b in _seed_spans(piece)]
     terms = seed
-    if profile == "code":
+    if seed and profile == "code":  # what has no letter (½) is no word, whatever it folds to
         terms = [term for term in seed if len(term) <= MAX_TERM_CHARACTERS]
         known = frozenset(terms)
         terms += [term for term in _folded_terms(piece) if term not in known]

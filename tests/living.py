@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -46,6 +47,10 @@ class Living:
         """Wait until every file has been read."""
         self._portal.call(self._settle)
         return self
+
+    def sweep_later(self) -> None:
+        """Sweep as the daemon does once the files have rested for long."""
+        self._portal.call(self.engine.indexer.sweep, time.time_ns() + 10**10)
 
     async def _settle(self) -> None:
         await self._methods["sync"].call(convert({}, self._methods["sync"].request))

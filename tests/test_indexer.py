@@ -1,0 +1,110 @@
+"""What following files promises beyond the law: doubts are settled, trouble stays with its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.living import Living, living, settings
+
+LINE_CHARS = 2_000
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ix") as directory:
+        (Path(directory) / "sessions").mkdir()
+        yield Path(directory)
+
+
+@pytest.fixture
+def engine(home: Path) -> Iterator[Living]:
+    with living(settings(str(home), str(home / "cache"))) as running:
+        yield running.settled()
+
+
+def said(text: str) -> bytes:
+    return json.dumps({"role": "user", "content": text}).encode() + b"\n"
+
+
+def total(engine: Living, query: str) -> int:
+    found: int = engine.call("search", query=query)["total"]
+    return found
+
+
+def test_an_edit_in_the_middle_of_a_grown_file_is_found_by_a_sweep(
+    engine: Living, home: Path
+) -> None:
+    path = home / "sessions" / "long.jsonl"
+    filler = [said("filler " + "x" * LINE_CHARS) for _ in range(1500)]
+    path.write_bytes(b"".join([*filler, said("apricot"), *filler]))
+    assert total(engine.settled(), "apricot") == 1
+    at = path.read_bytes().index(b"apricot")
+
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(b"cherimo")
+        file.seek(0, os.SEEK_END)
+        file.write(said("appended"))
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    assert total(engine, "appended") == 1
+    engine.sweep_later()
+
+    assert (total(engine, "apricot"), total(engine, "cherimo")) == (0, 1)
+
+
+def test_a_file_that_may_not_be_read_is_told_and_stops_no_other(engine: Living, home: Path) -> None:
+    sessions = home / "sessions"
+    (sessions / "good.jsonl").write_bytes(said("persimmon"))
+    (sessions / "pipe.jsonl").symlink_to(sessions / "good.jsonl")
+    os.mkfifo(sessions / "fifo.jsonl")
+    (sessions / "junk.jsonl").write_bytes(b"\x00\xff" * 3000 + b"\n[1,2]\n")
+
+    assert total(engine, "persimmon") == 1
+    status = engine.call("status")
+    assert status["files"] == 1
+    assert [problem for root in status["roots"] for problem in root["problems"]] == [
+        f"{sessions.resolve()}/junk.jsonl: not a session: none of its lines is one of a known agent"
+    ]
+
+
+def test_a_backlog_is_read_by_workers_and_answers_are_the_same(home: Path) -> None:
+    sessions = home / "sessions"
+    for number in range(40):
+        words = f"loquat{chr(97 + number % 26)} " + "filler words " * 40_000
+        (sessions / f"{number}.jsonl").write_bytes(said(words) + said(f"medlar {number}"))
+    with living(settings(str(home), str(home / "cache"))) as running:
+        running.settled()
+        found = running.call("search", query="medlar", limit=100)
+
+    with living(settings(str(home), str(home / "cache"))) as again:
+        after = again.settled().call("search", query="medlar", limit=100)
+
+    assert found["total"] == 40
+    assert after["hits"] == found["hits"]
+
+
+def test_reindex_reads_a_session_anew(engine: Living, home: Path) -> None:
+    path = home / "sessions" / "a.jsonl"
+    path.write_bytes(said("tangelo"))
+    assert total(engine, "tangelo") == 1
+
+    assert engine.call("reindex", path=str(path.resolve())) == {"files": 1}
+    assert total(engine.settled(), "tangelo") == 1
+    assert engine.call("reindex") == {"files": 1}
+    assert total(engine.settled(), "tangelo") == 1
+
+
+def test_a_root_that_appears_later_is_followed(home: Path) -> None:
+    os.rmdir(home / "sessions")
+    with living(settings(str(home), str(home / "cache"))) as running:
+        assert running.settled().call("search", query="yuzu")["total"] == 0
+        (home / "sessions").mkdir()
+        (home / "sessions" / "a.jsonl").write_bytes(said("yuzu"))
+
+        assert running.call("search", query="yuzu")["total"] == 1
