@@ -31,8 +31,10 @@ def average_length(documents: int, tokens: int) -> float:
     return tokens / documents if documents and tokens else 1.0
 
 
-def weights(term_freqs: NDArray[Any], lengths: NDArray[Any], average: float, idf: float) -> Floats:
-    """Return what one term adds to the score of each document; parallel arrays.
+def weights(
+    term_freqs: NDArray[Any], lengths: NDArray[Any], average: float, idf: float | Floats
+) -> Floats:
+    """Return what a term adds to the score of each document; parallel arrays.
 
     The order of operations is fixed, so that equal inputs give bit-equal scores wherever the
     documents are stored.

@@ -11,8 +11,8 @@ build(x + y) == merge([build(x), build(y)]).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -64,6 +64,14 @@ class Dictionary:
             return -1
         return at
 
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[int, int]]:
+        """Yield (number in `terms`, position) of those that are here; `hashes` (u64) are theirs."""
+        at = self.hashes.searchsorted(hashes)
+        inside = np.flatnonzero(at < len(self.hashes))
+        for number in inside[self.hashes[at[inside]] == hashes[inside]].tolist():
+            if self.term(at[number]) == terms[number]:
+                yield number, int(at[number])
+
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
         return self.blob[self.starts[at] : self.starts[at + 1]]
@@ -103,6 +111,7 @@ class Segment:
     postings: Postings
     doc_counts: Array  # i64 [file, kind]
     token_counts: Array  # i64 [file, kind]
+    derived: dict[str, Any] = field(default_factory=dict)  # what queries have worked out from it
 
     def __len__(self) -> int:
         return len(self.columns.file)
