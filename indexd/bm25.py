@@ -39,10 +39,10 @@ def weights(
     The order of operations is fixed, so that equal inputs give bit-equal scores wherever the
     documents are stored.
     """
-    freqs = term_freqs.astype(np.float64)
-    norms = K1 * (1 - B + B * lengths.astype(np.float64) / average)
-    added: Floats = idf * freqs * (K1 + 1) / (freqs + norms)
-    return added
+    added: Floats = lengths * (K1 * B / average)
+    added += K1 * (1 - B)
+    added += term_freqs
+    return np.divide(term_freqs * (idf * (K1 + 1)), added, out=added)
 
 
 def most(idf: float) -> float:

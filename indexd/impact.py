@@ -9,6 +9,7 @@ the term is not. Rows add up over all documents many times faster than postings 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,10 +38,19 @@ _CLASS_OF_LENGTH = np.maximum(
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A term over all documents of a segment: how often each holds it, and its impacts at the
-    segment's own average length."""
+    segment's own average length.
+
+    `below[k]` is how many of the documents that hold it come before those of kind k.
+    """
 
     freqs: Array
     impacts: Array  # u8
+    below: list[int]
+
+    def at(self, documents: Array) -> Array:
+        """Return how often each of some documents holds the term."""
+        freqs: Array = self.freqs[documents]
+        return freqs
 
 
 def row(segment: Segment, at: int) -> Row | None:
@@ -63,7 +73,7 @@ def _built(segment: Segment, at: int) -> Row:
     whole[ordinals] = freqs
     impacts = np.zeros(len(segment), np.uint8)
     impacts[ordinals] = of_postings(segment, ordinals, freqs)
-    return Row(whole, impacts)
+    return Row(whole, impacts, ordinals.searchsorted(segment.kind_starts).tolist())
 
 
 def of_postings(segment: Segment, ordinals: Array, freqs: Array) -> Array:
@@ -79,6 +89,7 @@ def classes(segment: Segment, ordinals: Array, freqs: Array) -> Array:
     return found
 
 
+@lru_cache(maxsize=16)
 def saturations(average: float) -> Array:
     """Return for each class the most that BM25 makes of it, the term's weight apart."""
     freqs = np.repeat(np.arange(1.0, _FREQS + 1), len(_LENGTHS))

@@ -6,7 +6,7 @@ may add to the score of each, and which files it occurs in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,18 +22,22 @@ class Listed:
     """The selected postings of a query term."""
 
     def __init__(self, view: View, ordinals: Array, freqs: Array) -> None:
-        self._view, self.ordinals, self.freqs = view, ordinals, freqs
+        self.ordinals, self.freqs = ordinals, freqs
+        self._view = view
 
     def __len__(self) -> int:
         return len(self.ordinals)
 
+    @property
+    def lookups(self) -> list[Callable[[Array], Array]]:
+        """Return what says how often each of some documents holds the term."""
+        return [self.at]
+
     def at(self, documents: Array) -> Array:
         """Return how often each of some documents holds the term."""
-        if not len(self.ordinals):
-            return np.zeros(len(documents), np.uint8)
         place = self.ordinals.searchsorted(documents)
-        place[place == len(self.ordinals)] = 0
-        found: Array = self.freqs[place] * (self.ordinals[place] == documents)
+        found: Array = self.freqs.take(place, mode="clip")
+        found = found * (self.ordinals.take(place, mode="clip") == documents)
         return found
 
     def add(self, bounds: Array, weight: float, average: float) -> None:
@@ -59,20 +63,25 @@ class Listed:
 
 
 class Rowed:
-    """A query term that many documents hold: the sum of some terms, at least one with a row."""
+    """A query term that many documents hold, as a row over all documents of the part.
 
-    def __init__(self, view: View, terms: Sequence[_Frequent | Listed], impacts: Array) -> None:
-        self._view, self._terms, self._impacts = view, terms, impacts
-        self._count = _count(view, impacts)
+    `lookups` say how often each of some documents holds it; their answers are added up.
+    """
+
+    def __init__(
+        self, view: View, impacts: Array, lookups: Sequence[Callable[[Array], Array]], count: int
+    ) -> None:
+        self.lookups = lookups
+        self._view, self._impacts, self._count = view, impacts, count
 
     def __len__(self) -> int:
         return self._count
 
     def at(self, documents: Array) -> Array:
         """Return how often each of some selected documents holds the term."""
-        found: Array = self._terms[0].at(documents)
-        for other in self._terms[1:]:
-            found = found.astype(np.uint32) + other.at(documents)
+        found = self.lookups[0](documents)
+        for lookup in self.lookups[1:]:
+            found = found.astype(np.uint32) + lookup(documents)
         return found
 
     def add(self, bounds: Array, weight: float, average: float) -> None:
@@ -93,18 +102,14 @@ class Rowed:
             held[segment.columns.file[start:stop][here]] = True
         return held
 
-
-class _Frequent(NamedTuple):
-    """One term that has a row."""
-
-    row: impact.Row
-
-    def at(self, documents: Array) -> Array:
-        freqs: Array = self.row.freqs[documents]
-        return freqs
-
     def impacts(self) -> Array:
-        return self.row.impacts
+        """Return the impact on each document of the part, selected or not (u8)."""
+        return self._impacts
+
+    def listed(self) -> Listed:
+        """Return the postings."""
+        ordinals = self._impacts.nonzero()[0].astype(np.uint32)
+        return Listed(self._view, *self._view.chosen(ordinals, self.at(ordinals)))
 
 
 Held = Listed | Rowed
@@ -130,24 +135,32 @@ def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     ]
 
 
-def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, _Frequent | Listed]:
+def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Held]:
     """Return those of the terms that a selected document holds."""
     segment = view.part.segment
-    found: dict[bytes, _Frequent | Listed] = {}
-    for number, at in segment.dictionary.find_all(terms, hashes):
-        row = impact.row(segment, at)
-        if row is None:
-            listed = Listed(view, *view.chosen(*segment.term_postings(at)))
-            if len(listed):
-                found[terms[number]] = listed
-        elif _count(view, row.impacts):
-            found[terms[number]] = _Frequent(row)
+    found = {}
+    for term, at in segment.dictionary.find_all(terms, hashes):
+        held = _term(view, at)
+        if len(held):
+            found[term] = held
     return found
 
 
-def _together(view: View, terms: Sequence[_Frequent | Listed]) -> Held:
+def _term(view: View, at: int) -> Held:
+    segment = view.part.segment
+    row = impact.row(segment, at)
+    if row is None:
+        return Listed(view, *view.chosen(*segment.term_postings(at)))
+    if view.mask is None:
+        count = sum(row.below[rank + 1] - row.below[rank] for rank in view.ranks)
+    else:
+        count = view.count(row.impacts)
+    return Rowed(view, row.impacts, [row.at], count)
+
+
+def _together(view: View, terms: Sequence[Held]) -> Held:
     """Return one query term that stands for all of `terms`, their frequencies added up."""
-    if len(terms) == 1 and isinstance(terms[0], Listed):
+    if len(terms) == 1:
         return terms[0]
     lists = [term for term in terms if isinstance(term, Listed)]
     if len(lists) == len(terms):
@@ -156,38 +169,28 @@ def _together(view: View, terms: Sequence[_Frequent | Listed]) -> Held:
     for other in terms[1:]:
         # No sum of frequencies adds more than what the frequencies add one by one.
         impacts = impacts + np.minimum(other.impacts(), impact.FULL - impacts)
-    return Rowed(view, terms, impacts)
+    lookups = [lookup for term in terms for lookup in term.lookups]
+    return Rowed(view, impacts, lookups, view.count(impacts))
 
 
 def _listed_together(view: View, lists: Sequence[Listed]) -> Listed:
     if not lists:
-        return Listed(view, *NOTHING)
-    ordinals, order, first = grouped([each.ordinals for each in lists])
-    freqs = np.concatenate([each.freqs for each in lists]).astype(np.uint32)
-    return Listed(view, ordinals, np.add.reduceat(freqs[order], first))
+        return Listed(view, *_NOTHING)
+    ordinals, order, owners = grouped([each.ordinals for each in lists])
+    freqs = np.concatenate([each.freqs for each in lists])[order]
+    return Listed(view, ordinals, np.bincount(owners, freqs).astype(np.uint32))
 
 
 def grouped(lists: Sequence[Array]) -> tuple[Array, Array, Array]:
     """Return the distinct ordinals of some lists, and the order that brings equal ones together.
 
-    The third item says where in that order each group begins; lists keep their order within it.
+    Within it lists keep their order; the third item says for each place which ordinal it is of.
     """
     ordinals = np.concatenate(lists)
     order = ordinals.argsort(kind="stable")
     ordinals = ordinals[order]
-    first = np.flatnonzero(np.concatenate(([True], ordinals[1:] != ordinals[:-1])))
-    return ordinals[first], order, first
+    other = np.concatenate(([True], ordinals[1:] != ordinals[:-1]))
+    return ordinals[other], order, other.cumsum() - 1
 
 
-def _count(view: View, impacts: Array) -> int:
-    """Return how many selected documents have an impact."""
-    counted = 0
-    for start, stop in view.ranges:
-        piece = impacts[start:stop]
-        if view.mask is not None:
-            piece = piece * view.mask[start:stop]
-        counted += int(np.count_nonzero(piece))
-    return counted
-
-
-NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

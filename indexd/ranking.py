@@ -7,6 +7,8 @@ is applied before anything is counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,9 @@ from indexd.plan import Formula, QueryTerm
 from indexd.scoring import Scored, Terms, Wanted, score
 from indexd.segment import Array
 from indexd.selection import Selection, timestamps, views
+
+# Up to this many documents, sorting them all is faster than to find the best of them first.
+FEW_DOCUMENTS = 50
 
 
 class Ranked(NamedTuple):
@@ -69,15 +74,20 @@ def rank(
 
 
 class _Found(NamedTuple):
-    """Documents of several parts, end to end; `part` is the position of each one's part."""
+    """Documents of one part: their ordinals, their scores, and what orders them (descending)."""
 
-    part: Array
-    document: Array
-    score: Array
+    part: Part
+    documents: Array
+    scores: Array
+    keys: Array
 
-    def chosen(self, at: Array) -> _Found:
+    def kept(self, at: Array) -> _Found:
         """Return those at some positions."""
-        return _Found(self.part[at], self.document[at], self.score[at])
+        return _Found(self.part, self.documents[at], self.scores[at], self.keys[at])
+
+    def from_key(self, least: float) -> _Found:
+        """Return those whose key is at least `least`."""
+        return self.kept((self.keys >= least).nonzero()[0])
 
 
 def _best(
@@ -88,90 +98,95 @@ def _best(
     top: int,
 ) -> list[Ranked]:
     """Return the best documents, trimmed by relative score, in order."""
-    parts = [match.view.part for match in matches]
-    found = _Found(
-        np.repeat(np.arange(len(scored)), [len(each.scores) for each in scored]),
-        np.concatenate([np.zeros(0, np.uint32), *(each.documents for each in scored)]),
-        np.concatenate([np.zeros(0), *(each.scores for each in scored)]),
-    )
-    if not len(found.score) or top <= 0:
+    found = [
+        _Found(match.view.part, each.documents, each.scores, each.scores)
+        for match, each in zip(matches, scored, strict=True)
+        if len(each.scores)
+    ]
+    if not found or top <= 0:
         return []
-    least = Wanted(None if order.recent else top, order.relative_score).least(found.score)
-    found = found.chosen(np.flatnonzero(found.score >= least))
-    keys = _times(snapshot, parts, found) if order.recent else found.score
-    if len(keys) > top:
-        # Every tie of the last place stays, so that the order below decides it.
-        last = np.partition(keys, len(keys) - top)[len(keys) - top]
-        kept = np.flatnonzero(keys >= last)
-        found, keys = found.chosen(kept), keys[kept]
-    if len(keys) > top:
-        kept = _first_by_path(snapshot, parts, found, keys, top)
-        found, keys = found.chosen(kept), keys[kept]
-    rows = _rows(snapshot, parts, found)
-    in_order = sorted(zip(_sort_keys(rows, keys), rows, strict=True), key=lambda pair: pair[0])
-    return [row for _, row in in_order[:top]]
+    if order.recent or sum(len(each.scores) for each in found) > FEW_DOCUMENTS:
+        found = _trimmed(snapshot, found, order, top)
+    rows = _in_order(snapshot, found)[:top]
+    least = order.relative_score * max(row.score for row in rows)
+    return rows if order.recent else [row for row in rows if row.score >= least]
+
+
+def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[_Found]:
+    """Return little more than the best of many documents, in no order."""
+    least = Wanted(None if order.recent else top, order.relative_score).least(_keys(found))
+    found = [each.from_key(least) for each in found]
+    if order.recent:
+        times = [timestamps(snapshot, each.part, each.documents) for each in found]
+        found = [each._replace(keys=time) for each, time in zip(found, times, strict=True)]
+        least = Wanted(top, 0.0).least(_keys(found))
+        found = [each.from_key(least) for each in found]
+    if sum(len(each.keys) for each in found) > top:
+        found = _first_by_path(snapshot, found, least, top)
+    return found
+
+
+def _keys(found: Sequence[_Found]) -> Array:
+    return found[0].keys if len(found) == 1 else np.concatenate([each.keys for each in found])
 
 
 def _first_by_path(
-    snapshot: Snapshot, parts: Sequence[Part], found: _Found, keys: Array, top: int
-) -> Array:
-    """Return the positions of the `top` best where more than that are equal in the last place.
+    snapshot: Snapshot, found: Sequence[_Found], least: float, top: int
+) -> list[_Found]:
+    """Return the `top` best where too many are equal, with the key `least`, in the last place.
 
     A few more may be returned, where documents of one message are equal.
     """
-    least = keys.min()
-    better = np.flatnonzero(keys > least)
-    equal = np.flatnonzero(keys == least)
-    places = _places(snapshot, parts, found.chosen(equal))
-    wanted = top - len(better)
-    return np.concatenate([better, equal[places <= np.partition(places, wanted - 1)[wanted - 1]]])
+    equal = [each.kept((each.keys == least).nonzero()[0]) for each in found]
+    better = [each.kept((each.keys > least).nonzero()[0]) for each in found]
+    places = _places(snapshot, equal)
+    last = top - sum(len(each.keys) for each in better) - 1
+    end = np.partition(np.concatenate(places), last)[last]
+    return better + [
+        each.kept((place <= end).nonzero()[0]) for each, place in zip(equal, places, strict=True)
+    ]
 
 
-def _places(snapshot: Snapshot, parts: Sequence[Part], found: _Found) -> Array:
-    """Return numbers that are ordered as (path, message) of the documents are."""
-    file_ids, messages = np.zeros(len(found.part), np.int64), np.zeros(len(found.part), np.int64)
-    for number, part in enumerate(parts):
-        mine = found.part == number
-        columns = part.segment.columns
-        file_ids[mine] = part.segment.file_ids[columns.file[found.document[mine]]]
-        messages[mine] = columns.message[found.document[mine]]
-    distinct, files = np.unique(file_ids, return_inverse=True)
+def _places(snapshot: Snapshot, found: Sequence[_Found]) -> list[Array]:
+    """Return for each document a number, ordered as (path, message) of the documents are."""
+    files = [each.part.segment.columns.file[each.documents] for each in found]
+    ids = [each.part.segment.file_ids[file] for each, file in zip(found, files, strict=True)]
+    distinct = np.unique(np.concatenate(ids))
     paths = [_path_key(snapshot.files[file_id]) for file_id in distinct.tolist()]
     places = np.empty(len(paths), np.int64)
     places[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
-    together: Array = places[files] << 32 | messages
-    return together
+    return [
+        places[distinct.searchsorted(mine)] << 32
+        | each.part.segment.columns.message[each.documents]
+        for each, mine in zip(found, ids, strict=True)
+    ]
 
 
 def _path_key(facts: FileFacts) -> bytes:
     return facts.path.encode("utf-8", "surrogateescape")
 
 
-def _times(snapshot: Snapshot, parts: Sequence[Part], found: _Found) -> Array:
-    times = np.zeros(len(found.part), np.int64)
-    for number, part in enumerate(parts):
-        mine = found.part == number
-        times[mine] = timestamps(snapshot, part, found.document[mine].astype(np.int64))
-    return times
+def _in_order(snapshot: Snapshot, found: Sequence[_Found]) -> list[Ranked]:
+    """Return the documents by descending key; where that is equal by path, message, kind, call."""
+    rows: list[tuple[float, Ranked]] = []
+    for part, documents, scores, keys in found:
+        segment = part.segment
+        file_ids = segment.file_ids[segment.columns.file[documents]].tolist()
+        facts = map(snapshot.files.__getitem__, file_ids)
+        ranked = map(Ranked, scores.tolist(), facts, repeat(part), documents.tolist())
+        rows += zip(keys.tolist(), ranked, strict=True)
+    rows.sort(key=itemgetter(0), reverse=True)
+    in_order: list[Ranked] = []
+    for _, equal in groupby(rows, key=itemgetter(0)):
+        group = [row for _, row in equal]
+        in_order += group if len(group) == 1 else sorted(group, key=_place)
+    return in_order
 
 
-def _rows(snapshot: Snapshot, parts: Sequence[Part], found: _Found) -> list[Ranked]:
-    rows = []
-    for number, document, points in zip(*(column.tolist() for column in found), strict=True):
-        segment = parts[number].segment
-        facts = snapshot.files[int(segment.file_ids[segment.columns.file[document]])]
-        rows.append(Ranked(points, facts, parts[number], document))
-    return rows
-
-
-def _sort_keys(rows: Sequence[Ranked], keys: Array) -> list[tuple[object, ...]]:
-    return [
-        (
-            -key,
-            _path_key(row.facts),
-            int(row.part.segment.columns.message[row.ordinal]),
-            int(row.part.segment.kind_ranks(np.array([row.ordinal]))[0]),
-            int(row.part.segment.columns.call[row.ordinal]),
-        )
-        for key, row in zip(keys.tolist(), rows, strict=True)
-    ]
+def _place(row: Ranked) -> tuple[bytes, int, int, int]:
+    columns = row.part.segment.columns
+    rank = int(row.part.segment.kind_ranks(np.array([row.ordinal]))[0])
+    return (
+        _path_key(row.facts), int(columns.message[row.ordinal]), rank,
+        int(columns.call[row.ordinal]),
+    )  # fmt: skip

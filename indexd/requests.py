@@ -43,6 +43,9 @@ Whole = Annotated[int, Meta(description="a whole number")]
 OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
 Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
 Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
+OptionalTokens = Annotated[
+    int | None, Meta(ge=0, le=10**12, description="a whole number of tokens")
+]
 Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
 Order = Annotated[Literal["relevance", "recent"], Meta(description='"relevance" or "recent"')]
 Subagents = Annotated[
@@ -221,10 +224,10 @@ class ToolSearch(Request):
 
     query: OptionalText = None
     tool_id: OptionalText = None
-    max_results: Results = 5
+    max_results: Results | None = None
     session: OptionalText = None
     server: OptionalText = None
-    detail: Detail = "full"
+    detail: Detail = "signature"
 
     def __post_init__(self) -> None:
         given = [name for name in ("query", "tool_id") if (getattr(self, name) or "").strip()]
@@ -241,6 +244,7 @@ class ToolList(Request):
 
     session: OptionalText = None
     context_window: Tokens = 200_000
+    budget: OptionalTokens = None
 
 
 class McpEvent(Request):

@@ -14,19 +14,20 @@ from typing import NamedTuple
 import numpy as np
 
 from indexd import bm25, impact
-from indexd.matching import Listed, Matches, grouped
+from indexd.matching import Listed, Matches, Rowed, grouped
 from indexd.plan import Formula
 from indexd.segment import Array
 
-# Up to this many postings, to score them all is faster than to find those worth it.
-FEW_POSTINGS = 30_000
+# Up to this many postings, or one for so many documents, to score them all is faster than to
+# find those worth it.
+FEW_POSTINGS, FEW_SHARE = 4096, 50
 # Each term may be rounded up by one, or by a row's full impact; more terms would not fit.
 MAX_BOUNDED_TERMS = 64
 _TOP_BOUND = (1 << 16) - 1
 _SCALE = float(_TOP_BOUND - impact.FULL * MAX_BOUNDED_TERMS)
 # How many documents the first round scores, and how many times more each next one may.
 FIRST_ROUND, NEXT_ROUND = 500, 8
-_SAMPLE = 1 << 14
+_SAMPLE = 1 << 13
 # Sums in another order differ by less than this share.
 _SLACK = 1e-9
 
@@ -44,11 +45,12 @@ class Wanted(NamedTuple):
         """Return the score below which no document matters, given some of the scores."""
         if not len(scores):
             return 0.0
-        least = self.share * float(scores.max())
-        if self.top is not None and 0 < self.top <= len(scores):
-            last = len(scores) - self.top
-            least = max(least, float(np.partition(scores, last)[last]))
-        return least
+        if self.top is None or not 0 < self.top <= len(scores):
+            return self.share * float(scores.max())
+        last = len(scores) - self.top
+        ordered = scores.copy()
+        ordered.partition(last)
+        return max(float(ordered[last]), self.share * float(ordered[last:].max()))
 
 
 class Scored(NamedTuple):
@@ -112,73 +114,108 @@ class _Scoring:
     def __init__(self, match: Matches, terms: Terms, factors: Array | None) -> None:
         self._view, self._terms, self._factors = match.view, terms, factors
         self._columns = match.view.part.segment.columns
-        self._held = [
-            (held, weight)
-            for held, weight in zip(match.terms, terms.weights, strict=True)
-            if len(held)
-        ]
+        held = [(h, w) for h, w in zip(match.terms, terms.weights, strict=True) if len(h)]
+        if len(held) > MAX_BOUNDED_TERMS:
+            held = [(h.listed() if isinstance(h, Rowed) else h, w) for h, w in held]
+        self._held = held
 
     def best(self, wanted: Wanted) -> Scored:
         """Return the documents that matter."""
-        lists = [held for held, _ in self._held if isinstance(held, Listed)]
-        few = len(lists) == len(self._held) and sum(map(len, lists)) <= FEW_POSTINGS
-        if few or len(self._held) > MAX_BOUNDED_TERMS:
+        lists = [(held, weight) for held, weight in self._held if isinstance(held, Listed)]
+        rows = [(held, weight) for held, weight in self._held if isinstance(held, Rowed)]
+        if not rows and (len(lists) <= 1 or self._few(lists)):
             return self._all(lists)
+        if lists and self._few(lists):
+            found = self._beside(lists, rows, wanted)
+            if found is not None:
+                return found
         return self._bounded(wanted)
 
-    def _all(self, lists: Sequence[Listed]) -> Scored:
+    def _few(self, lists: Sequence[tuple[Listed, float]]) -> bool:
+        postings = sum(len(held) for held, _ in lists)
+        return len(self._held) > MAX_BOUNDED_TERMS or postings <= max(
+            FEW_POSTINGS, len(self._columns.file) // FEW_SHARE
+        )
+
+    def _all(self, lists: Sequence[tuple[Listed, float]]) -> Scored:
         """Score every posting."""
         if not lists:
             return _NONE
-        ordinals = _joined([each.ordinals for each in lists])
-        freqs = _joined([each.freqs for each in lists])
-        masses: Array = np.repeat(
-            [weight for _, weight in self._held], [len(each) for each in lists]
-        )
-        added = bm25.weights(freqs, self._columns.length[ordinals], self._terms.average, masses)
-        if len(lists) > 1:
-            ordinals, order, first = grouped([each.ordinals for each in lists])
-            owners = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
-            added, masses = _sums(owners, added[order]), _sums(owners, masses[order])
-        return Scored(ordinals, self._scores(ordinals, added, masses), len(ordinals))
+        lengths, average = self._columns.length, self._terms.average
+        added = [bm25.weights(h.freqs, lengths.take(h.ordinals), average, w) for h, w in lists]
+        if len(lists) == 1:
+            [(held, weight)] = lists
+            ordinals, sums = held.ordinals, added[0]
+            masses = np.full(len(ordinals), weight) if self._terms.formula.coverage else sums
+        else:
+            ordinals, order, owners = grouped([held.ordinals for held, _ in lists])
+            sums = _sums(owners, np.concatenate(added)[order])
+            masses = np.repeat([weight for _, weight in lists], [len(held) for held, _ in lists])
+            masses = _sums(owners, masses[order])
+        return Scored(ordinals, self._scores(ordinals, sums, masses), len(ordinals))
+
+    def _beside(
+        self,
+        lists: Sequence[tuple[Listed, float]],
+        rows: Sequence[tuple[Rowed, float]],
+        wanted: Wanted,
+    ) -> Scored | None:
+        """Score the documents in any list, if no document in rows alone can matter beside them."""
+        documents, _, _ = grouped([held.ordinals for held, _ in lists])
+        scores = self._exact(documents)
+        mass = sum(weight for _, weight in rows)
+        share = mass / sum(self._terms.weights)
+        most = mass * bm25.most(1.0) * self._most(share) * (1 + _SLACK)
+        if most >= wanted.least(scores):
+            return None
+        impacts = rows[0][0].impacts()
+        for held, _ in rows[1:]:
+            impacts = impacts | held.impacts()
+        total = len(rows[0][0]) if len(rows) == 1 else self._view.count(impacts)
+        return Scored(documents, scores, total + int(np.count_nonzero(impacts[documents] == 0)))
 
     def _bounded(self, wanted: Wanted) -> Scored:
         """Score what may matter, most promising first."""
         bounds, scale = self._bounds()
-        total = int(np.count_nonzero(bounds))
+        total = len(self._held[0][0]) if len(self._held) == 1 else int(np.count_nonzero(bounds))
         documents, scores = _NONE.documents, _NONE.scores
-        if wanted.top == 0:
-            return Scored(documents, scores, total)
-        above = _TOP_BOUND + 1
-        for cut in _cuts(bounds):
+        cuts, above = _cuts(bounds), _TOP_BOUND + 1
+        while wanted.top != 0:
             least = max(1, int(wanted.least(scores) * scale))
             if least >= above:
                 break
-            at = _between(bounds, max(cut, least), above)
-            above = max(cut, least)
+            cut = max(next(cuts), least)
+            at = _between(bounds, cut, above)
+            above = cut
             documents = np.concatenate([documents, at])
             scores = np.concatenate([scores, self._exact(at)])
         return Scored(documents, scores, total)
 
     def _bounds(self) -> tuple[Array, float]:
-        """Return each document's bound (u16), and how much of it a score stands for."""
+        """Return each document's bound, and how much of it a score stands for."""
         average = self._terms.average
         segment = self._view.part.segment
         most = sum(weight for _, weight in self._held) * bm25.most(1.0)
-        scale = _SCALE / (most * impact.excess(segment, average))
-        bounds = np.zeros(len(segment), np.uint16)
-        for held, weight in self._held:
-            held.add(bounds, weight * scale, average)
-        self._view.clear(bounds)
-        return bounds, scale * (1 - _SLACK) / self._most()
+        most *= impact.excess(segment, average)
+        if len(self._held) == 1:
+            bounds, scale = self._held[0][0].impacts(), impact.FULL / most
+            if not self._view.whole:
+                bounds = bounds.copy()
+        else:
+            bounds, scale = np.zeros(len(segment), np.uint16), _SCALE / most
+            for held, weight in self._held:
+                held.add(bounds, weight * scale, average)
+        if not self._view.whole:
+            self._view.clear(bounds)
+        return bounds, scale * (1 - _SLACK) / self._most(1.0)
 
-    def _most(self) -> float:
-        """Return how many times its sum a score may be."""
+    def _most(self, share: float) -> float:
+        """Return how many times its sum a score may be, of a document that holds this share."""
         of_sessions = 1.0 if self._factors is None else float(self._factors.max(initial=1.0))
-        return (1 + self._terms.formula.coverage) * of_sessions
+        return (1 + self._terms.formula.coverage * share) * of_sessions
 
     def _exact(self, documents: Array) -> Array:
-        lengths = self._columns.length[documents]
+        lengths = self._columns.length.take(documents)
         sums, masses = np.zeros(len(documents)), np.zeros(len(documents))
         for held, weight in self._held:
             freqs = held.at(documents)
@@ -192,7 +229,7 @@ class _Scoring:
         if coverage:
             sums = sums * (1 + coverage * (masses / sum(self._terms.weights)))
         if self._factors is not None:
-            sums = sums * self._factors[self._columns.file[documents]]
+            sums = sums * self._factors[self._columns.file.take(documents)]
         return sums
 
 
@@ -204,11 +241,10 @@ def _sums(owners: Array, values: Array) -> Array:
 def _cuts(bounds: Array) -> Iterator[int]:
     """Yield falling bounds with more and more documents above them, at last 1."""
     step = max(1, len(bounds) // _SAMPLE)
-    sample = bounds[::step]
+    sample = np.sort(bounds[::step])
     size = FIRST_ROUND
     while size < len(bounds):
-        last = len(sample) - max(1, size // step)
-        yield max(1, int(np.partition(sample, last)[last]))
+        yield max(1, int(sample[-max(1, size // step)]))
         size *= NEXT_ROUND
     yield 1
 
@@ -218,11 +254,7 @@ def _between(bounds: Array, low: int, above: int) -> Array:
     chosen = bounds >= low
     if above <= _TOP_BOUND:
         chosen &= bounds < above
-    return np.flatnonzero(chosen).astype(np.uint32)
-
-
-def _joined(arrays: Sequence[Array]) -> Array:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return chosen.nonzero()[0].astype(np.uint32)
 
 
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

@@ -64,13 +64,14 @@ class Dictionary:
             return -1
         return at
 
-    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[int, int]]:
-        """Yield (number in `terms`, position) of those that are here; `hashes` (u64) are theirs."""
-        at = self.hashes.searchsorted(hashes)
-        inside = np.flatnonzero(at < len(self.hashes))
-        for number in inside[self.hashes[at[inside]] == hashes[inside]].tolist():
-            if self.term(at[number]) == terms[number]:
-                yield number, int(at[number])
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[bytes, int]]:
+        """Yield each of `terms` that is here, and its position; `hashes` (u64) are theirs."""
+        if len(self.hashes):
+            at = self.hashes.searchsorted(hashes)
+            equal = self.hashes.take(at, mode="clip") == hashes
+            for term, place, same in zip(terms, at.tolist(), equal.tolist(), strict=True):
+                if same and self.term(place) == term:
+                    yield term, place
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""

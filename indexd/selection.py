@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,25 +40,44 @@ class Selection:
 class View:
     """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
 
-    `mask` is None where the ranges say it all; `documents` and `tokens` are what it selects.
+    `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
+    they say it all; `documents` and `tokens` are what it selects.
     """
 
     part: Part
+    ranks: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
     mask: Array | None
     documents: int
     tokens: int
 
+    @property
+    def whole(self) -> bool:
+        """Say whether every document of the part is selected."""
+        return self.mask is None and self.ranges == ((0, len(self.part.segment)),)
+
     def chosen(self, ordinals: Array, freqs: Array) -> tuple[Array, Array]:
         """Return those of the postings of a term that are of selected documents."""
+        if self.whole:
+            return ordinals, freqs
         if self.ranges != ((0, len(self.part.segment)),):
             cuts = [ordinals.searchsorted(np.array(pair, np.uint32)) for pair in self.ranges]
             ordinals = _joined([ordinals[a:b] for a, b in cuts], ordinals)
             freqs = _joined([freqs[a:b] for a, b in cuts], freqs)
         if self.mask is not None:
-            kept = np.flatnonzero(self.mask[ordinals])
+            kept = self.mask[ordinals].nonzero()[0]
             ordinals, freqs = ordinals[kept], freqs[kept]
         return ordinals, freqs
+
+    def count(self, column: Array) -> int:
+        """Return for how many selected documents `column` is not zero."""
+        counted = 0
+        for start, stop in self.ranges:
+            piece = column[start:stop]
+            if self.mask is not None:
+                piece = piece * self.mask[start:stop]
+            counted += int(np.count_nonzero(piece))
+        return counted
 
     def clear(self, column: Array) -> None:
         """Set to zero what `column`, parallel to the documents, has for those not selected."""
@@ -105,27 +124,26 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
     segment = part.segment
-    ranks = np.array(sorted(KINDS.index(kind) for kind in selection.kinds), np.int64)
+    ranks = tuple(sorted(KINDS.index(kind) for kind in selection.kinds))
     ranges = _ranges(part, ranks)
     files = _live_files(snapshot, part, selection.files)
     mask = None if files is None else files[segment.columns.file]
     if selection.of_files:
-        docs, tokens = segment.doc_counts[:, ranks], segment.token_counts[:, ranks]
+        docs, tokens = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
         if files is not None:
             docs, tokens = docs[files], tokens[files]
-        return View(part, ranges, mask, int(docs.sum()), int(tokens.sum()))
+        return View(part, ranks, ranges, mask, int(docs.sum()), int(tokens.sum()))
     mask = _document_mask(snapshot, part, selection, mask)
-    at = np.concatenate(
-        [np.zeros(0, np.int64), *(np.flatnonzero(mask[a:b]) + a for a, b in ranges)]
-    )
-    return View(part, ranges, mask, len(at), int(segment.columns.length[at].sum(dtype=np.int64)))
+    lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
+    total = sum(int(each.sum(dtype=np.int64)) for each in lengths)
+    return View(part, ranks, ranges, mask, sum(map(len, lengths)), total)
 
 
-def _ranges(part: Part, ranks: Array) -> tuple[tuple[int, int], ...]:
+def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Return the ranges of ordinals of the kinds, neighbours joined, empty ones left out."""
     ranges: list[tuple[int, int]] = []
     starts = part.segment.kind_starts
-    for rank in ranks.tolist():
+    for rank in ranks:
         a, b = int(starts[rank]), int(starts[rank + 1])
         if a == b:
             continue
