@@ -123,6 +123,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     parser.usage = "indexctl query [options] TEXT ..."
     add = parser.add_argument
     add("text", nargs="+", metavar="TEXT", help="words to look for; rare ones help most")
+    add("--literal", action="store_true", help="take every character for text, none for operators")
     add("-n", "--limit", type=_whole, metavar="N", help="hits to show, 1 to 200 (8)")
     add("--offset", type=_whole, metavar="N", help="hits to pass over")
     add(
@@ -138,6 +139,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     add("--tool-name", metavar="NAME", help="only calls and results of this tool")
     _add_filters(parser)
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
+    add("--group", choices=("session",), help="of each session only its best hit")
     add("--no-sync", action="store_true", help="do not take in the very last lines first")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
 
@@ -270,10 +272,15 @@ Search all sessions and print the best hits: when, in which agent and project,
 what kind of text, and where it matched. A hit's number leads on, as in:
 indexctl around 3.
 
+In TEXT, "a phrase" in quotes must occur as it is, +word must occur, -word must
+not, begin* stands for all words that begin so, and kind:error, tool:bash,
+agent:codex, project:app, since:3d, role:user and the like filter. Whatever else
+you paste is plain text. For your shell, put it in single quotes.
+
 examples:
   indexctl query database is locked
   indexctl query --kind tool_error --since 1w pytest fixture
-  indexctl query --scope project --agent claude "retry policy"
+  indexctl query --scope project --agent claude '"retry policy" -sleep'
   indexctl query --json OAuth callback | jq -r '.hits[].session_path'
 """
 AROUND = """\

@@ -56,10 +56,12 @@ def query(asked: argparse.Namespace) -> int:
             kinds=arguments.option_values(asked.kind),
             role=asked.role,
             tool_name=asked.tool_name,
+            literal=asked.literal or None,
             limit=asked.limit,
             offset=asked.offset,
             **_filters(asked),
             order=asked.order,
+            group=asked.group,
             sync=False if asked.no_sync else None,
             reveal=asked.reveal or None,
         )

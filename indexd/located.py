@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,16 +32,20 @@ class Sources:
     ) -> None:
         self.record, self.root, self.fetch = record, root, fetch
 
-    def message(self, facts: FileFacts, place: Place) -> Message | None:
-        """Return the message at `place`; None where the file changed under us."""
+    def messages(self, facts: FileFacts, places: Sequence[Place]) -> dict[int, Message]:
+        """Return the messages at `places` by index; none where the file changed under us."""
         record, root = self.record(facts.path), self.root(facts.path)
         if record is None or root is None or record.file_id != facts.file_id:
-            return None
+            return {}
         try:
-            recalled = recall.messages(root, record, [place])
+            recalled = recall.messages(root, record, places)
         except IndexdError:
-            return None
-        return recalled[0].message if recalled else None
+            return {}
+        return {place.message_index: message for place, message in recalled}
+
+    def message(self, facts: FileFacts, place: Place) -> Message | None:
+        """Return the message at `place`; None where the file changed under us."""
+        return self.messages(facts, [place]).get(place.message_index)
 
 
 class Located(NamedTuple):

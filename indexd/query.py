@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 )
 _PREFIX = re.compile(r"[^\W\d_]\w+\*")
 _MUST = re.compile(r"[^\W\d]\w*(?:[.:/-]+\w+)*")
-_NOT = re.compile(r"[^\W\d_]\w{2,}")
+_NOT = re.compile(r"[^\W\d_]\w{2,}|[^\W\d_a-zA-Z]\w*")
 # Words as people type them; anything else among them makes a dash an option's.
 _PLAIN = re.compile(r"\w+(?:['’-]\w+)*[.,!?]?")
 _PAIR = re.compile(r"[A-Za-z_]+:(?!\d+\Z)[^\s:/\\]+")

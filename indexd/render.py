@@ -36,6 +36,7 @@ def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
         line = fitted(meta, columns - len(rank) - len(reference) - 3)
         parts.append(f"{term.paint(rank, 'bold')} {line}  {term.paint(reference, 'dim')}")
         parts.extend(INDENT + painted(row, term) for row in _snippet(hit, columns - len(INDENT)))
+        parts.extend(term.paint(INDENT + line, "dim") for line in _behind(hit))
     return "\n".join([*parts, "", *_next_steps(answer, more, term)]) + "\n"
 
 
@@ -160,6 +161,12 @@ def _end_with_dots(line: list[Cell], columns: int) -> None:
 
 def _dots() -> list[Cell]:
     return [(".", 1, False)] * 3
+
+
+def _behind(hit: Answer) -> list[str]:
+    """Return what stands behind a hit without being shown."""
+    others = hit.get("others") or 0
+    return [f"and {_count(others, 'more hit')} in this session"] if others else []
 
 
 def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:

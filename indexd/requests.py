@@ -21,7 +21,8 @@ from indexd.errors import BadRequest
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.moment import moment
 
-MAX_QUERY_CHARS = 10_000
+# Whatever fits a request's frame may be asked.
+MAX_QUERY_CHARS = 64 * 1024
 MAX_INDEX = 2**31 - 1
 # An agent's `history` call is bounded more tightly than a person's: it pays for what it reads.
 HISTORY_LIMIT, HISTORY_LIMIT_MAX = 8, 20
@@ -38,6 +39,9 @@ Nearby = Annotated[int, Meta(ge=0, le=50, description="a whole number from 0 to 
 Index = Annotated[int, Meta(ge=0, le=MAX_INDEX, description="a whole number from 0 on")]
 OptionalIndex = Annotated[
     Annotated[int, Meta(ge=0, le=MAX_INDEX)] | None, Meta(description="a whole number from 0 on")
+]
+Place = Annotated[
+    Literal["start", "end"] | int | None, Meta(description='"start", "end" or a point in time')
 ]
 Whole = Annotated[int, Meta(description="a whole number")]
 OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
@@ -56,6 +60,7 @@ Role = Annotated[
     Literal["user", "assistant", "tool", "system"] | None,
     Meta(description='"user", "assistant", "tool" or "system"'),
 ]
+Group = Annotated[Literal["session"] | None, Meta(description='"session"')]
 Detail = Annotated[Literal["signature", "full"], Meta(description='"signature" or "full"')]
 Event = Annotated[
     Literal["connected", "tools_changed", "disconnected"],
@@ -111,9 +116,11 @@ class Search(Filters, kw_only=True):
     kinds: tuple[Kind, ...] = DEFAULT_KINDS
     role: Role = None
     tool_name: OptionalText = None
+    literal: Flag = False
     limit: Limit = 8
     offset: Offset = 0
     order: Order = "relevance"
+    group: Group = None
     sync: Flag = True
     reveal: Flag = False
 
@@ -131,7 +138,7 @@ class Around(Request):
 
     session_path: Text
     message_index: OptionalIndex = None
-    at: Literal["start", "end"] | int | None = None
+    at: Place = None
     before: Nearby = 3
     after: Nearby = 3
     full: Flag = False
@@ -388,5 +395,5 @@ def _check_query(query: str) -> None:
     if len(query) > MAX_QUERY_CHARS:
         raise BadRequest(
             f"query has {len(query)} characters, over the limit of {MAX_QUERY_CHARS}",
-            "the rarest ten words find as much",
+            "its rarest words find as much",
         )

@@ -109,6 +109,7 @@ class Service:
             found = await self.search(
                 Search(
                     query=request.query,
+                    literal=True,
                     scope="project" if placed and request.scope == "project" else "global",
                     kinds=request.kind,
                     limit=request.limit,

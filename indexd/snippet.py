@@ -22,14 +22,17 @@ class Snippet(NamedTuple):
     highlights: list[tuple[int, int]]
 
 
-def snippet(text: str, query: str, profile: Profile, size: int) -> Snippet:
+def snippet(
+    text: str, query: str, profile: Profile, size: int, terms: Sequence[bytes] | None = None
+) -> Snippet:
     """Return the window of `size` code points of `text` that shows `query` best.
 
     The whole text if it fits; else a window that starts half its size before the first match of
-    the whole query, or of the first query term that occurs; `...` marks each cut side.
+    the whole query, or of the first query term that occurs; `...` marks each cut side. `terms`
+    are what is highlighted: the query's, unless given.
     """
     flat = " ".join(text.split())
-    terms = every_term(query, profile)
+    terms = every_term(query, profile) if terms is None else terms
     if len(flat) <= size:
         return Snippet(flat, highlights(flat, terms, profile))
     start = max(0, min(_match(flat, query, profile, terms) - size // 2, len(flat) - size))
@@ -57,7 +60,8 @@ def highlights(text: str, terms: Collection[bytes], profile: Profile) -> list[tu
 def _match(flat: str, query: str, profile: Profile, terms: Sequence[bytes]) -> int:
     """Return where the window should be centred: 0 when nothing is found literally."""
     folded = fold_case(flat)
-    at = folded.find(fold_case(query.strip()))
+    whole = fold_case(query.strip())
+    at = folded.find(whole) if whole else -1
     if at >= 0:
         return at
     for term in query_terms(query, "seed"):

@@ -159,6 +159,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
         *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *("--literal", "--group", "session"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
 
@@ -167,6 +168,8 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "scope": "global",
         "kinds": ["tool_error", "meta", "all"],
         "role": "tool",
+        "literal": True,
+        "group": "session",
         "limit": 3,
         "offset": 6,
         "tool_name": "Bash",
@@ -182,6 +185,14 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "sync": False,
         "reveal": True,
     }
+
+
+def test_a_grouped_hit_says_how_many_more_its_session_has(serve, run):
+    serve(search=found(hit(1, others=2), hit(2, others=0)))
+    ran = run("query", "x", "--group", "session")
+
+    assert "   the cache first\n   and 2 more hits in this session\n2 " in ran.out
+    assert ran.out.count("more hit") == 1
 
 
 def test_naming_a_project_searches_in_it(serve, run):
