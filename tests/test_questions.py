@@ -17,6 +17,7 @@ from indexd.ranking import CHECKED, MAX_TERMS
 from indexd.requests import MAX_QUERY_CHARS
 from tests.living import Living, living
 from tests.living import settings as settings_for
+from tests.pasted import PASTES
 from tests.writing import Said, chat, claude
 
 NOW = 1_786_000_000_000
@@ -236,3 +237,24 @@ def test_operators_equal_a_scan(random_home: Any, clauses: list[tuple[str, str, 
 
     assert sorted(numbers) == expected
     assert answer["total"] == len(expected)
+
+
+@pytest.mark.parametrize("profile", ["seed", "code"])
+def test_whatever_is_pasted_finds_its_source_first(tmp_path: Any, profile: str) -> None:
+    words = " ".join(paste.stored for paste in PASTES).split()
+    rng = random.Random(3)
+    for number, paste in enumerate(PASTES):
+        said = [Said("user", " ".join(rng.choices(words, k=12)))]
+        said += [Said("call", f"make {number}", 1), Said("error", paste.stored, 1)]
+        said += [Said("assistant", " ".join(rng.choices(words, k=30))) for _ in range(5)]
+        chat(f"{tmp_path}/sessions/{number:02}.jsonl", said)
+    with living(settings_for(str(tmp_path), f"{tmp_path}/cache", profile=profile)) as engine:
+        engine.settled()
+        first = []
+        for paste in PASTES:
+            for text in (paste.pasted, paste.stored):
+                hits = engine.call("search", query=text, kinds=["all"], limit=1)["hits"]
+                first.append((hits[0]["session_id"], hits[0]["message_index"]) if hits else None)
+
+    assert len(PASTES) == 30
+    assert first == [(f"{number // 2:02}", 2) for number in range(60)]
