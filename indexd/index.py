@@ -62,6 +62,14 @@ class Part:
             return np.ones(len(self.segment.file_ids), bool)
         return self.alive
 
+    def holds(self, term: bytes) -> bool:
+        """Say whether a document of a live file holds `term`."""
+        at = self.segment.dictionary.find(term)
+        if at < 0 or self.alive is None:
+            return at >= 0
+        ordinals, _ = self.segment.term_postings(at)
+        return bool(self.alive[self.segment.columns.file[ordinals]].any())
+
     def counts(self, kinds: Array) -> tuple[int, int]:
         """Return (documents, tokens) of the live files in the kinds of rank `kinds`."""
         docs, tokens = self.segment.doc_counts, self.segment.token_counts
@@ -81,9 +89,9 @@ class Snapshot:
     remembered: dict[object, Any] = field(default_factory=dict)
 
     def remember(self, key: object, value: Any) -> None:
-        """Keep what a selection is in a part, for later queries."""
-        while len(self.remembered) >= _REMEMBERED_SELECTIONS:
-            self.remembered.pop(next(iter(self.remembered)), None)
+        """Keep what a selection is in a part, for later queries; any thread may."""
+        for oldest in list(self.remembered)[: 1 - _REMEMBERED_SELECTIONS]:
+            self.remembered.pop(oldest, None)
         self.remembered[key] = value
 
 

@@ -56,6 +56,10 @@ class Listed:
         """Return the selected postings."""
         return self
 
+    def documents(self) -> Array:
+        """Return the selected documents that hold the term."""
+        return self.ordinals
+
     def impacts(self) -> Array:
         """Return the impact on each document of the part (u8)."""
         segment = self._view.part.segment
@@ -138,6 +142,10 @@ class Rowed:
         """Return the impact on each document of the part, selected or not (u8)."""
         return self._impacts
 
+    def documents(self) -> Array:
+        """Return the selected documents that hold the term."""
+        return self.listed().ordinals
+
     def listed(self) -> Listed:
         """Return the selected postings."""
         return listed_together(self._view, [term.listed() for term in self._terms])
@@ -151,6 +159,10 @@ class Matches(NamedTuple):
 
     view: View
     terms: list[Held]
+
+    def only(self, chosen: Sequence[int]) -> Matches:
+        """Return the matches of some of the query terms."""
+        return Matches(self.view, [self.terms[at] for at in chosen])
 
 
 def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
