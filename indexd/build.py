@@ -1,19 +1,18 @@
 """Documents to a segment: tokens are counted by sorting integers, not in dictionaries.
 
-Each different raw token is looked up once; what it means (its terms) is applied to its counts,
-so identifier parts and bigrams cost by different tokens, not by occurrences.
+What a raw token means (its terms) is applied to its count in a document, so identifier parts and
+bigrams cost by different tokens, not by occurrences.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import xxhash
 
+from indexd.lexicon import Lexicon, lexicon
 from indexd.model import KINDS, Document
 from indexd.segment import (
     Array,
@@ -23,15 +22,10 @@ from indexd.segment import (
     assemble,
     pack_postings,
     sort_pairs,
-    term_hash,
 )
-from indexd.text import Profile, meaning, raw_tokens
+from indexd.text import Profile, tokens_of
 
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
-# Enough for the words of a large home; each costs some 300 bytes, since long ones, which hardly
-# ever come again (a paragraph of Chinese is one), are not kept.
-_REMEMBERED_TOKENS = 1 << 17
-_REMEMBERED_BYTES = 48
 
 
 class Entry(NamedTuple):
@@ -51,20 +45,17 @@ class Entry(NamedTuple):
 def build(entries: Iterable[Entry], profile: Profile) -> Segment:
     """Return the segment of `entries`; documents without a term are left out."""
     entries = list(entries)
-    vocabulary = _Vocabulary()
-    raws, owners, freqs = _count(entries, vocabulary)
-    words = _words(vocabulary, profile)
-    lengths = np.zeros(len(entries), np.int64)
-    np.add.at(lengths, owners, words.lengths[raws] * freqs)
+    known = lexicon(profile)
+    tokens, owners, freqs = _count(entries, known)
+    lengths = np.bincount(owners, known.lengths()[tokens] * freqs, len(entries)).astype(np.int64)
     order = _order(entries, lengths)
-    dictionary, term_of_word = _dictionary(words)
-    places, times = _spread(words.bounds, raws)
-    ordinals = _inverse(order, len(entries))[np.repeat(owners, times)]
-    keys, totals = _sum_equal(
-        term_of_word[places] * max(1, len(order)) + ordinals, np.repeat(freqs, times)
-    )
+    bounds, token_terms = known.token_terms()
+    places, times = _spread(bounds, tokens)
+    dictionary, terms = _dictionary(token_terms[places], known)
+    ordinals = np.repeat(_inverse(order, len(entries))[owners], times)
+    keys, totals = _sum_equal(terms * max(1, len(order)) + ordinals, np.repeat(freqs, times))
     return assemble(
-        *_columns([entries[at] for at in order], lengths[order]),
+        *_columns([entries[at] for at in order.tolist()], lengths[order]),
         dictionary,
         pack_postings(len(dictionary), len(order), keys, totals),
     )
@@ -75,36 +66,16 @@ def text_digest(text: str) -> int:
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "replace"))
 
 
-class _Vocabulary(dict[bytes, int]):
-    """Numbers raw tokens as they come."""
-
-    def __missing__(self, raw: bytes) -> int:
-        number = self[raw] = len(self)
-        return number
-
-
-class _Words(NamedTuple):
-    """The terms of each raw token, end to end: token r owns bounds[r]..bounds[r + 1]."""
-
-    bounds: Array  # i64
-    hashes: Array  # u64
-    lengths: Array  # i64 per raw token: how many of its terms are seed terms
-    terms: dict[int, bytes]  # by hash
-
-
-def _count(entries: Sequence[Entry], vocabulary: _Vocabulary) -> tuple[Array, Array, Array]:
-    """Return (raw token, document, frequency), one row per pair that occurs."""
-    occurrences, counts = array("I"), array("q")
-    for entry in entries:
-        before = len(occurrences)
-        occurrences.extend(map(vocabulary.__getitem__, raw_tokens(entry.document.text)))
-        counts.append(len(occurrences) - before)
+def _count(entries: Sequence[Entry], known: Lexicon) -> tuple[Array, Array, Array]:
+    """Return (token, document, frequency), one row per pair that occurs."""
+    raws = tokens_of([entry.document.text for entry in entries])
+    tokens = np.fromiter(map(known.__getitem__, raws), np.int64, len(raws))
+    between = tokens == 0
+    owners = np.cumsum(between)
     documents = max(1, len(entries))
-    owners = np.repeat(np.arange(len(entries)), np.array(counts, np.int64))
-    keys = np.sort(np.array(occurrences, np.int64) * documents + owners)
-    keys, totals = _sum_equal(keys, None)
-    raws, owners = np.divmod(keys, documents)
-    return raws, owners, totals
+    keys, totals = _sum_equal(np.sort((tokens * documents + owners)[~between]), None)
+    tokens, owners = np.divmod(keys, documents)
+    return tokens, owners, totals
 
 
 def _sum_equal(keys: Array, values: Array | None) -> tuple[Array, Array]:
@@ -122,36 +93,18 @@ def _sum_equal(keys: Array, values: Array | None) -> tuple[Array, Array]:
     return keys[first], np.add.reduceat(values, first)
 
 
-@lru_cache(maxsize=_REMEMBERED_TOKENS)
-def _hashed(raw: bytes, profile: Profile) -> tuple[tuple[int, ...], int, tuple[bytes, ...]]:
-    known = meaning(raw, profile)
-    return tuple(map(term_hash, known.terms)), known.length, known.terms
-
-
-def _words(vocabulary: _Vocabulary, profile: Profile) -> _Words:
-    counts, lengths, hashes = array("q", [0]), array("q"), array("Q")
-    terms: dict[int, bytes] = {}
-    for raw in vocabulary:
-        look_up = _hashed if len(raw) <= _REMEMBERED_BYTES else _hashed.__wrapped__
-        known, length, names = look_up(raw, profile)
-        hashes.extend(known)
-        counts.append(len(known))
-        lengths.append(length)
-        terms.update(zip(known, names, strict=True))
-    return _Words(
-        np.cumsum(np.array(counts, np.int64)),
-        np.array(hashes, np.uint64),
-        np.array(lengths, np.int64),
-        terms,
-    )
-
-
-def _dictionary(words: _Words) -> tuple[Dictionary, Array]:
-    """Return the dictionary, and the dictionary position of each entry of words.hashes."""
-    hashes, term_of_word = np.unique(words.hashes, return_inverse=True)
-    terms = [words.terms[value] for value in hashes.tolist()]
-    starts = np.cumsum([0, *map(len, terms)], dtype=np.int64)
-    return Dictionary(hashes, starts, b"".join(terms)), term_of_word.astype(np.int64)
+def _dictionary(terms: Array, known: Lexicon) -> tuple[Dictionary, Array]:
+    """Return the dictionary of the terms numbered so, and the place of each in it."""
+    hashes = known.hashes()
+    seen = np.zeros(len(hashes), bool)
+    seen[terms] = True
+    used = np.flatnonzero(seen)
+    used = used[hashes[used].argsort()]
+    place = np.empty(len(hashes), np.int64)
+    place[used] = np.arange(len(used))
+    names = [known.terms[number] for number in used.tolist()]
+    starts = np.cumsum([0, *map(len, names)], dtype=np.int64)
+    return Dictionary(hashes[used], starts, b"".join(names)), place[terms]
 
 
 def _spread(bounds: Array, rows: Array) -> tuple[Array, Array]:

@@ -14,14 +14,30 @@ from anyio.abc import TaskStatus
 
 from indexd import __version__, config, paths, sandbox, status
 from indexd.config import Settings
+from indexd.deferral import DeferralSettings
 from indexd.index import Index
 from indexd.indexer import Indexer
-from indexd.requests import Around, History, Reindex, Search, Status, Sync
-from indexd.searching import Searcher, Sources
+from indexd.located import Sources
+from indexd.requests import (
+    Around,
+    History,
+    McpEvent,
+    Reindex,
+    Search,
+    Sessions,
+    Show,
+    Status,
+    Sync,
+    ToolList,
+    ToolSearch,
+)
+from indexd.searching import Searcher
 from indexd.server import Method
 from indexd.service import Service
 from indexd.store import Store
 from indexd.text import ANALYSIS, Profile
+from indexd.tool_search import SearchSettings
+from indexd.tools import Tools
 
 
 class Engine:
@@ -47,14 +63,25 @@ class Engine:
         self._service = Service(
             self._index, searcher, sources, self.indexer.catch_up, self._pending
         )
+        self._tools = Tools(
+            _tool_settings(settings),
+            os.path.join(settings.cache_dir, "tools-1"),
+            paths.events_dir(settings.state_dir),
+            os.path.join(settings.cache_dir, "cookies-tools"),
+        )
 
     def methods(self) -> Mapping[str, Method]:
         """Return what answers each method of the socket."""
         return {
             "search": Method(self._service.search, Search),
             "around": Method(self._service.around, Around),
+            "show": Method(self._service.show, Show),
+            "sessions": Method(self._service.sessions, Sessions),
             "history": Method(self._service.history, History),
             "sync": Method(self._service.sync, Sync),
+            "tool_search": Method(self._tools.tool_search, ToolSearch),
+            "tool_list": Method(self._tools.tool_list, ToolList),
+            "mcp_event": Method(self._tools.mcp_event, McpEvent),
             "status": Method(self._status, Status),
             "reindex": Method(self._reindex, Reindex),
         }
@@ -62,7 +89,11 @@ class Engine:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Restore what the cache holds, then follow the files until cancelled."""
         await to_thread.run_sync(self._store.start)
-        await self.indexer.run(task_status=task_status)
+        await self._tools.start()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tools.run)
+            await tasks.start(self.indexer.run)
+            task_status.started()
 
     async def worked_off(self) -> None:
         """Return once every file that is there has been read."""
@@ -70,7 +101,7 @@ class Engine:
 
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
-        return self.indexer.healthy()
+        return self.indexer.healthy() and self._tools.alive()
 
     def status_text(self) -> str:
         """Return the state in one line."""
@@ -86,6 +117,7 @@ class Engine:
 
     async def close(self) -> None:
         """Write down what a restart will want."""
+        await to_thread.run_sync(self._tools.close)
         await to_thread.run_sync(self.indexer.close)
 
     def _pending(self) -> tuple[int, int]:
@@ -104,6 +136,7 @@ class Engine:
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot
         degraded = [text for text in (self._store.degraded, self._store.notice) if text]
+        degraded += self._tools.degraded
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -119,11 +152,21 @@ class Engine:
             "watch": indexer.watch_status(),
             "roots": status.roots(settings.roots, indexer.opened_roots, known),
             "agents": status.agents(known),
-            "servers": {},
-            "problems": [*settings.left_out, *status.problems(known, indexer.problems)],
+            "servers": self._tools.servers(),
+            "problems": [
+                *settings.left_out,
+                *status.problems(known, indexer.problems),
+                *self._tools.problems,
+            ],
             "degraded": degraded,
             "sandbox": sandbox.probe(paths.home(os.environ)),
         }
+
+
+def _tool_settings(settings: Settings) -> SearchSettings:
+    wanted = settings.tool_search
+    deferral = DeferralSettings(wanted.enabled, wanted.min_pct, wanted.min_tokens)
+    return SearchSettings(deferral, wanted.threshold, wanted.max_results)
 
 
 def build(settings: Settings) -> Engine:

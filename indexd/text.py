@@ -56,6 +56,9 @@ MARKS = "\u0300-\u036f\u3099\u309a"
 
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _SEPARATE = bytes(byte if byte >= 0x80 or byte in _WORD_BYTES else 0x20 for byte in range(256))
+# Stands between texts that are split together, and only there.
+BOUNDARY = b"\0"
+_SEPARATE_TEXTS = BOUNDARY + _SEPARATE[1:]
 
 # A CJK run keeps its sound marks, unless a word follows them: then they begin that word.
 _PIECE = re.compile(
@@ -92,6 +95,14 @@ def raw_tokens(text: str) -> list[bytes]:
     return text.encode("utf-8", "replace").translate(_SEPARATE).split()
 
 
+def tokens_of(texts: Sequence[str]) -> list[bytes]:
+    """Return the raw tokens of several texts end to end, BOUNDARY between each two."""
+    joined = " \0 ".join(texts)
+    if joined.count("\0") >= len(texts) > 0:
+        joined = " \0 ".join(text.replace("\0", " ") for text in texts)
+    return joined.encode("utf-8", "replace").translate(_SEPARATE_TEXTS).split()
+
+
 def meaning(raw: bytes, profile: Profile) -> Meaning:
     """Return what the raw token `raw` means under `profile`."""
     if raw.isascii():
@@ -110,6 +121,27 @@ def query_terms(query: str, profile: Profile) -> list[bytes]:
     for raw in raw_tokens(query):
         terms.update(dict.fromkeys(meaning(raw, profile).asks))
     return list(terms)
+
+
+def whole_terms(text: str, profile: Profile) -> list[bytes]:
+    """Return terms that all are in a document that holds the words of `text`: of each word the
+    whole, no parts or other forms; of a CJK run what a query asks by."""
+    terms: dict[bytes, None] = {}
+    for match in _PIECE.finditer(text):
+        known = _piece_meaning(match, profile)
+        if match.lastgroup == "cjk":
+            terms.update(dict.fromkeys(known.asks))
+        else:
+            whole = _piece_meaning(match, "seed").terms
+            terms.update(dict.fromkeys(term for term in whole if term in known.terms))
+    return list(terms)
+
+
+def seed_tokens(text: str) -> list[bytes]:
+    """Return every seed term of `text` in order, as often as it occurs."""
+    if text.isascii():
+        return raw_tokens(text.lower())
+    return [term for raw in raw_tokens(text) for term in meaning(raw, "seed").terms]
 
 
 class Place(NamedTuple):

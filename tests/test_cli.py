@@ -159,6 +159,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
         *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *("--literal", "--group", "session"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
 
@@ -167,6 +168,8 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "scope": "global",
         "kinds": ["tool_error", "meta", "all"],
         "role": "tool",
+        "literal": True,
+        "group": "session",
         "limit": 3,
         "offset": 6,
         "tool_name": "Bash",
@@ -182,6 +185,14 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "sync": False,
         "reveal": True,
     }
+
+
+def test_a_grouped_hit_says_how_many_more_its_session_has(serve, run):
+    serve(search=found(hit(1, others=2), hit(2, others=0)))
+    ran = run("query", "x", "--group", "session")
+
+    assert "   the cache first\n   and 2 more hits in this session\n2 " in ran.out
+    assert ran.out.count("more hit") == 1
 
 
 def test_naming_a_project_searches_in_it(serve, run):
@@ -246,6 +257,13 @@ def test_the_next_page_is_offered_only_after_a_full_one(serve, run, monkeypatch)
 
     assert "indexctl query 'it'\"'\"'s' -n 2 --offset 4\n" in run(*sys.argv[1:]).out
     assert "--offset" not in run("query", "it's").out
+
+
+def test_the_next_page_of_a_query_for_an_option_looks_for_it_still(serve, run, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["indexctl", "query", "-n", "1", "--", "-x"])
+    serve(search=found(hit(1)))
+
+    assert "indexctl query -n 1 --offset 1 -- -x\n" in run(*sys.argv[1:]).out
 
 
 def test_json_is_exactly_the_daemons_result(serve, run):
@@ -330,9 +348,27 @@ def test_context_means_both_sides_unless_one_is_named(serve, run):
 
 
 @pytest.mark.parametrize(
+    ("words", "params"),
+    [
+        (("abcdefgh", "7"), {"session_path": "abcdefgh", "message_index": 7}),
+        (("12345678", "--end"), {"session_path": "12345678", "at": "end"}),
+        (("/a", "--start"), {"session_path": "/a", "at": "start"}),
+        (("1", "--at", "yesterday"), {"session_path": "/s/1.jsonl", "at": "yesterday"}),
+    ],
+)
+def test_a_place_in_a_session_is_an_index_an_end_or_a_time(serve, run, words, params):
+    peer = serve(search=found(hit(1)), around=AROUND)
+    run("query", "x")
+    run("around", *words)
+
+    assert peer.requests[-1] == ("around", params)
+
+
+@pytest.mark.parametrize(
     ("words", "part"),
     [
         (["3"], "no query is remembered"),
+        (["/a", "1", "--end"], "neither a hit's number nor"),
         (["x"], "neither a hit's number nor"),
         (["/a", "b"], "neither a hit's number nor"),
         (["/a", "1", "2"], "neither a hit's number nor"),
@@ -386,6 +422,110 @@ def test_spoilt_last_hits_are_as_good_as_none(serve, run, place):
     assert "no query is remembered" in run("around", "1").err
 
 
+# -- sessions and show
+
+
+def listed(rank: int, **more: Any) -> dict[str, Any]:
+    return {
+        "session_path": f"/s/{rank}.jsonl",
+        "session_id": f"id{rank}",
+        "agent": "claude",
+        "project": "/p/app",
+        "title": "",
+        "first_words": "fix the lock",
+        "updated": None,
+        "messages": 12,
+        "size": 3400,
+        "resume": ["claude", "--resume", f"id{rank}"],
+    } | more
+
+
+def test_sessions_are_listed_and_remembered_by_number(serve, run):
+    rows = [listed(1), listed(2, title="The lock", subagent=True)]
+    peer = serve(
+        sessions={"sessions": rows, "total": 7, "warnings": []},
+        show={"session": listed(2), "length": 0, "messages": [], "next": None},
+    )
+    ran = run("sessions", "--limit", "2", "--offset", "4", "--agent", "claude", "--since", "3d")
+
+    assert peer.requests[-1] == (
+        "sessions",
+        {"limit": 2, "offset": 4, "agent": "claude", "since": "3d"},
+    )
+    assert ran.out == (
+        "5   claude            app  12 messages  3.4 KB  id1\n"
+        "   fix the lock\n"
+        "6   claude sub-agent  app  12 messages  3.4 KB  id2\n"
+        "   The lock\n"
+        "\n"
+        "Sessions 5 to 6 of 7.\n"
+        "  indexctl show 5\n"
+        "  cd /p/app && claude --resume id1\n"
+    )
+    run("show", "6")
+    assert peer.requests[-1] == ("show", {"session_path": "/s/2.jsonl", "first": 0})
+
+
+def test_sessions_of_a_project_are_asked_for_by_scope_or_name(serve, run, place):
+    peer = serve(sessions={"sessions": [], "total": 0, "warnings": ["no session is selected"]})
+    ran = run("sessions", "--scope", "project")
+    assert peer.requests[-1][1] == {"scope": "project", "project": str(place / "work")}
+    assert (ran.status, ran.out) == (1, "")
+    assert "no session is selected" in ran.err
+
+    run("sessions", "--project", "app", "--json")
+    assert peer.requests[-1][1] == {"scope": "project", "project": "app"}
+
+
+def pages(params: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of a session of two messages, one per page."""
+    message = {"index": params["first"], "role": "user", "text": "a ``` b", "tool_calls": []}
+    calls = [{"name": "Bash", "arguments": '{"command":"ls"}'}]
+    second = {"index": 1, "role": "tool", "tool_name": "Bash", "text": "x\x1b```y"}
+    return {
+        "session": listed(1, title="The lock", started=None),
+        "length": 2,
+        "messages": [second if params["first"] else message | {"tool_calls": calls}],
+        "next": None if params["first"] else 1,
+    }
+
+
+def test_a_whole_session_is_printed_page_by_page(serve, run):
+    peer = serve(show=pages)
+    ran = run("show", "abcdefgh", "--reasoning")
+
+    asked = [params for method, params in peer.requests if method == "show"]
+    assert asked == [
+        {"session_path": "abcdefgh", "first": 0, "reasoning": True},
+        {"session_path": "abcdefgh", "first": 1, "reasoning": True},
+    ]
+    assert ran.out == (
+        "The lock\n/s/1.jsonl\nclaude\n/p/app\n2 messages\n"
+        "cd /p/app && claude --resume id1\n"
+        '\n  0 user\n   a ``` b\n   -> Bash {"command":"ls"}\n'
+        "\n  1 tool Bash\n   x\\x1b```y\n"
+    )
+
+
+def test_a_session_is_printed_as_markdown(serve, run):
+    serve(show=pages)
+
+    assert run("show", "abcdefgh", "--markdown").out == (
+        "# The lock\n\n- /s/1.jsonl\n- claude\n- /p/app\n- 2 messages\n"
+        "- cd /p/app && claude --resume id1\n"
+        "\n## 0 user\n\na ``` b\n"
+        '\nCalls `Bash`:\n\n```\n{"command":"ls"}\n```\n'
+        "\n## 1 tool `Bash`\n\n````\nx\\x1b```y\n````\n"
+    )
+
+
+def test_a_session_as_json_is_its_pages_a_line_each(serve, run):
+    serve(show=pages)
+    ran = run("show", "abcdefgh", "--first", "1", "--json")
+
+    assert [json.loads(line) for line in ran.out.splitlines()] == [pages({"first": 1})]
+
+
 # -- the other commands
 
 
@@ -418,7 +558,8 @@ def test_no_tools_is_never_silent(serve, run):
         tool_list={"active": False, "deferred": [], "loaded": []},
     )
 
-    assert (run("tools", "x").status, run("tools").err) == (1, "indexctl: no tools found\n")
+    said = "indexctl: no server's tools are indexed; run: indexctl mcp sync\n"
+    assert (run("tools", "x").status, run("tools").err) == (1, said)
 
 
 def test_without_a_query_the_deferred_tools_are_listed(serve, run):
@@ -530,7 +671,7 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
 
 
 def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
-    peer = serve(reindex={})
+    peer = serve(reindex={"files": 3})
 
     assert run("reindex", "a").status == 0
     assert run("reindex").status == 0
@@ -538,6 +679,14 @@ def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
         {"path": str(place / "work" / "a")},
         {},
     ]
+
+
+def test_reindexing_where_nothing_is_indexed_finds_nothing(serve, run, place):
+    serve(reindex={"files": 0})
+    ran = run("reindex", "a")
+
+    assert ran.status == 1
+    assert f"no session is indexed at {place / 'work' / 'a'}; see: indexctl status" in ran.err
 
 
 # -- config
@@ -550,7 +699,7 @@ def test_all_settings_in_force_are_listed(run, place, monkeypatch):
     lines = run("config").out.split("\n")
 
     assert f"config_file = {place}/config.toml" in lines
-    assert "roots = /r" in lines
+    assert lines[lines.index("roots =") + 1] == "  /r"
     assert "default_roots = false" in lines
     assert "analysis.profile = seed" in lines
     assert "tool_search.threshold = 2.5" in lines
@@ -561,7 +710,9 @@ def test_a_setting_is_set_and_read_back_in_kiros_spelling(run, place):
     file = place / ".config" / "indexd" / "config.toml"
     file.write_text('[[root]]\npath = "/r"\n')
 
-    assert run("config", "set", "toolSearch.minPct", "10").status == 0
+    ran = run("config", "set", "toolSearch.minPct", "10")
+    assert ran.status == 0
+    assert "when the daemon starts next: indexctl stop; indexctl status" in ran.err
     assert "min_pct = 10" in file.read_text()
     assert run("config", "get", "toolSearch.minPct").out == "10\n"
     assert json.loads(run("config", "get", "tool_search.min_pct", "--json").out) == {
@@ -622,6 +773,8 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
+    assert run().err.startswith("indexctl: the following arguments are required: COMMAND\n")
+    assert run("mcp").err.startswith("indexctl: the following arguments are required: ACTION\n")
 
 
 def test_without_a_daemon_and_leave_to_start_one_it_is_an_error(run, place):
@@ -724,6 +877,37 @@ def test_a_closed_standard_output_is_no_error(serve):
     )
 
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", ["status", "status --json"])
+def test_an_answer_that_finds_no_room_is_an_error_in_words(serve, words):
+    serve(status=STATUS)
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "indexd.cli", *words.split()],
+            env=os.environ | {"PYTHONPATH": str(HERE.parent)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (ran.returncode, ran.stderr) == (2, b"indexctl: cannot go on: No space left on device\n")
+
+
+def test_a_current_directory_that_was_deleted_costs_only_the_project(
+    serve, run, place, monkeypatch
+):
+    peer = serve(search=found(hit(1)), history={"text": "none"})
+    gone = place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run("query", "cache").status == 0
+    assert run("history", '{"operation": "search", "query": "x"}').status == 0
+    asked = [params for method, params in peer.requests if method in ("search", "history")]
+    assert "project" not in asked[0]
+    assert asked[1]["project"] == ""
 
 
 def test_an_encoding_without_the_characters_writes_them_out(serve, monkeypatch):

@@ -1,0 +1,131 @@
+"""Which tools stay out of a model's context until they are asked for.
+
+Above a share of the context window, or a number of tokens, only a line per tool is shown; a
+tool that a session has searched for is shown to it whole from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from indexd.tool import TOKEN_BYTES, Tool, first_sentence
+
+DESCRIPTION_BYTES = 1024
+SENTENCE_CHARS = 120
+MAX_SESSIONS = 1000
+
+
+class DeferralSettings(NamedTuple):
+    """When tool search is on: above `min_pct` percent of the window, or above `min_tokens`."""
+
+    enabled: bool = True
+    min_pct: float = 5
+    min_tokens: int = 50_000
+
+
+def is_active(settings: DeferralSettings, tokens_all: int, context_window: int | None) -> bool:
+    """Say whether tools are deferred; `context_window` in tokens, None when unknown."""
+    if not settings.enabled or tokens_all <= 0:
+        return False
+    if not settings.min_pct and not settings.min_tokens:
+        return True
+    share = settings.min_pct / 100 * context_window if context_window else None
+    return tokens_all > settings.min_tokens or (share is not None and tokens_all > share)
+
+
+def deferred_lines(tools: Sequence[Tool], budget: int | None = None) -> list[str]:
+    """Return a line `server::tool: description` per tool, descriptions cut to 1 KiB.
+
+    With a `budget` in tokens the lines are shortened to fit it: to the first sentence, then
+    to the bare ids, whichever is the first that fits; the ids are always all there.
+    """
+    lines = [_line(tool, _cut(tool.description)) for tool in tools]
+    if budget is None or _tokens(lines) <= budget:
+        return lines
+    short = [_line(tool, first_sentence(tool.description, SENTENCE_CHARS)) for tool in tools]
+    return short if _tokens(short) <= budget else [tool.id for tool in tools]
+
+
+def tool_list(
+    tools: Sequence[Tool],
+    activated: Iterable[str],
+    settings: DeferralSettings,
+    context_window: int | None = None,
+    budget: int | None = None,
+) -> dict[str, Any]:
+    """Return `active tokens_all tokens_now deferred loaded` for one session.
+
+    `loaded` are the full definitions of the session's activated tools; `tokens_now` is what
+    the model is shown: everything when not active, else the lines and the loaded tools.
+    """
+    tokens_all = sum(tool.tokens for tool in tools)
+    active = is_active(settings, tokens_all, context_window)
+    chosen = set(activated)
+    loaded = [tool for tool in tools if tool.id in chosen]
+    waiting = [tool for tool in tools if tool.id not in chosen] if active else []
+    lines = deferred_lines(waiting, budget)
+    shown = _tokens(lines) + sum(tool.tokens for tool in loaded)
+    return {
+        "active": active,
+        "tokens_all": tokens_all,
+        "tokens_now": shown if active else tokens_all,
+        "deferred": lines,
+        "loaded": [_definition(tool) for tool in loaded],
+    }
+
+
+class Activations:
+    """The tools each session has activated, in order; the sessions used last are kept."""
+
+    def __init__(self, record: Mapping[str, Iterable[str]] | None = None) -> None:
+        sessions = (record or {}).items()
+        self._sessions = {session: dict.fromkeys(ids) for session, ids in sessions}
+
+    def of(self, session: str | None) -> list[str]:
+        """Return the ids that `session` has activated, in the order it did."""
+        return list(self._sessions.get(session or "", ()))
+
+    def activate(self, session: str, ids: Iterable[str]) -> list[str]:
+        """Activate `ids` for `session` and return those that were not active before."""
+        active = self._sessions.pop(session, {})
+        new = [id for id in dict.fromkeys(ids) if id not in active]
+        active.update(dict.fromkeys(new))
+        self._sessions[session] = active
+        while len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return new
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Forget tools that are gone, in every session."""
+        for id in ids:
+            for active in self._sessions.values():
+                active.pop(id, None)
+
+    def as_record(self) -> dict[str, list[str]]:
+        """Return what the cache keeps; the constructor takes it back."""
+        return {session: list(ids) for session, ids in self._sessions.items() if ids}
+
+
+def _definition(tool: Tool) -> dict[str, Any]:
+    return {
+        "tool_id": tool.id,
+        "server_name": tool.server,
+        "tool_name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema(),
+    }
+
+
+def _line(tool: Tool, description: str) -> str:
+    return f"{tool.id}: {description}" if description else tool.id
+
+
+def _cut(description: str) -> str:
+    """Return `description` on one line, at most 1 KiB of it, in whole characters."""
+    text = " ".join(description.split())
+    return text.encode()[:DESCRIPTION_BYTES].decode("utf-8", "ignore")
+
+
+def _tokens(lines: Iterable[str]) -> int:
+    return sum(len(line.encode()) for line in lines) // TOKEN_BYTES

@@ -1,0 +1,253 @@
+"""One tool of one MCP server: its validated record, its compact signature, its cost in tokens.
+
+What a server says of itself is text from a stranger: it is kept and shown, never obeyed, and a
+tool that breaks the protocol is refused with a reason, without costing its neighbours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from indexd.errors import BadRequest
+
+MAX_NAME_CHARS = 256
+TOKEN_BYTES = 4  # Kiro's estimate: a token is four bytes of name, description and schema
+MAX_OPTIONAL_SHOWN = 12
+MAX_ENUM_CHARS = 60
+MAX_TYPE_DEPTH = 4
+
+# A full stop before a lower-case word ("e.g. this") ends nothing.
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z\s])|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Parameter(NamedTuple):
+    """One top-level parameter of a tool; `choices` are the values its schema allows, if listed."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as its server described it; `schema` is the input schema as compact JSON.
+
+    `id` is the canonical `server::tool`; `digest` is equal for two tools that say the same.
+    """
+
+    id: str
+    server: str
+    name: str
+    title: str
+    description: str
+    schema: bytes
+    read_only: bool
+    digest: str
+
+    @property
+    def tokens(self) -> int:
+        """Estimated cost of this tool in a model's context, in tokens."""
+        text_bytes = len(self.name.encode()) + len(self.description.encode())
+        return (text_bytes + len(self.schema)) // TOKEN_BYTES
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The top-level parameters, read from the schema each time: few are ever shown."""
+        return tuple(_parameters(self.input_schema()))
+
+    def input_schema(self) -> dict[str, Any]:
+        """Return the input schema, decoded."""
+        schema: dict[str, Any] = json.loads(self.schema)
+        return schema
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what the cache keeps of this tool; `from_record` makes it a tool again."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "schema": self.schema,
+            "read_only": self.read_only,
+        }
+
+
+def from_record(server: str, record: Mapping[str, Any]) -> Tool:
+    """Return the tool that `as_record` wrote."""
+    content = json.dumps([record[key] for key in ("name", "title", "description", "read_only")])
+    digest = hashlib.blake2b(content.encode() + record["schema"], digest_size=16).hexdigest()
+    return Tool(
+        f"{server}::{record['name']}",
+        server,
+        record["name"],
+        record["title"],
+        record["description"],
+        record["schema"],
+        record["read_only"],
+        digest,
+    )
+
+
+def parse_tool(server: str, raw: object, known: Tool | None = None) -> Tool:
+    """Return the record of one raw MCP tool; `known` itself when it says the same.
+
+    Raises BadRequest, naming the field, when the tool breaks the protocol.
+    """
+    if not isinstance(raw, Mapping):
+        raise BadRequest(f"a tool is a {type(raw).__name__}, not a map")
+    name = _text(raw, "name")
+    if not name or len(name) > MAX_NAME_CHARS or _CONTROL.search(name):
+        raise BadRequest(f"name {name[:40]!r} is empty, too long or has control characters")
+    hints = raw.get("annotations")
+    hints = hints if isinstance(hints, Mapping) else {}
+    record = {
+        "name": name,
+        "title": _text(raw, "title") or _text(hints, "title"),
+        "description": _text(raw, "description"),
+        "schema": _schema(raw.get("inputSchema", {"type": "object"})),
+        "read_only": hints.get("readOnlyHint") is True,
+    }
+    return known if known and known.as_record() == record else from_record(server, record)
+
+
+def parse_tools(
+    server: str, raw_tools: Iterable[object], known: Mapping[str, Tool] | None = None
+) -> tuple[list[Tool], list[str]]:
+    """Return a server's good tools in their order, and one reason per tool that was dropped.
+
+    Tools that `known` holds by name and that have not changed are returned as they are.
+    """
+    known = known or {}
+    tools: dict[str, Tool] = {}
+    problems: list[str] = []
+    for position, raw in enumerate(raw_tools):
+        label = raw.get("name") if isinstance(raw, Mapping) else None
+        label = label if isinstance(label, str) and label else f"tool {position}"
+        try:
+            tool = parse_tool(server, raw, known.get(label))
+        except BadRequest as error:
+            problems.append(f"{label[:80]}: {error.message}")
+            continue
+        if tool.name in tools:
+            problems.append(f"{label[:80]}: a second tool of this name")
+        else:
+            tools[tool.name] = tool
+    return list(tools.values()), problems
+
+
+def first_sentence(text: str, limit: int = 160) -> str:
+    """Return the first sentence of `text` on one line, at most `limit` characters of it."""
+    sentence = " ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split())
+    return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
+
+
+@lru_cache(maxsize=1024)
+def signature(tool: Tool) -> str:
+    """Return the tool as one line: `name(required: type, optional?: type) - first sentence`.
+
+    No required parameter is left out; optional ones beyond a dozen are counted (`+9 optional`).
+    """
+    parameters = tool.parameters
+    required = [f"{p.name}: {p.type}" for p in parameters if p.required]
+    optional = [f"{p.name}?: {p.type}" for p in parameters if not p.required]
+    hidden = len(optional) - MAX_OPTIONAL_SHOWN
+    shown = required + optional[:MAX_OPTIONAL_SHOWN]
+    if hidden > 0:
+        shown.append(f"+{hidden} optional")
+    line = f"{tool.name}({', '.join(shown)})"
+    sentence = first_sentence(tool.description)
+    return f"{line} - {sentence}" if sentence else line
+
+
+def _schema(schema: object) -> bytes:
+    if not isinstance(schema, Mapping):
+        raise BadRequest(f"inputSchema is a {type(schema).__name__}, not a map")
+    try:
+        encoded = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"inputSchema is not JSON ({type(error).__name__})") from error
+    return encoded.encode("utf-8", "replace")
+
+
+def _text(raw: Mapping[str, Any], key: str) -> str:
+    value = raw.get(key)
+    if value is None and key != "name":
+        return ""
+    if not isinstance(value, str):
+        raise BadRequest(f"{key} is a {type(value).__name__}, not a string")
+    # A lone surrogate is legal in JSON and in no encoding that we write.
+    return value.encode("utf-8", "replace").decode()
+
+
+def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:
+    properties = schema.get("properties")
+    required = schema.get("required")
+    names = set(filter(_is_text, required)) if isinstance(required, list) else set()
+    for name, value in properties.items() if isinstance(properties, Mapping) else ():
+        part = value if isinstance(value, Mapping) else {}
+        description = part.get("description")
+        yield Parameter(
+            name,
+            type_name(part, schema),
+            name in names,
+            description if isinstance(description, str) else "",
+            tuple(_choices(part)),
+        )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _choices(part: Mapping[str, Any]) -> list[str]:
+    values = part.get("enum")
+    return [v for v in values if isinstance(v, str)] if isinstance(values, list) else []
+
+
+def type_name(part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> str:
+    """Return the type of one JSON Schema `part` in a word: `string`, `a|b`, `integer[]`, `any`."""
+    if depth > MAX_TYPE_DEPTH:
+        return "any"
+    listed = _enumeration(part)
+    if listed:
+        return listed
+    if isinstance(part.get("$ref"), str):
+        return type_name(_referenced(part["$ref"], root), root, depth + 1)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(part.get(key), list):
+            branches = [v for v in part[key] if isinstance(v, Mapping)]
+            return _union(type_name(branch, root, depth + 1) for branch in branches)
+    named = part.get("type")
+    if isinstance(named, list):
+        return _union(str(name) for name in named)
+    if named == "array":
+        items = part.get("items")
+        inner = type_name(items, root, depth + 1) if isinstance(items, Mapping) else "any"
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    return named if isinstance(named, str) else "any"
+
+
+def _enumeration(part: Mapping[str, Any]) -> str:
+    choices = _choices(part)
+    joined = "|".join(choices)
+    return joined if len(joined) <= MAX_ENUM_CHARS and "\n" not in joined else ""
+
+
+def _union(names: Iterable[str]) -> str:
+    distinct = dict.fromkeys(name for name in names if name != "null")
+    return "any" if "any" in distinct else "|".join(distinct) or "any"
+
+
+def _referenced(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    part: Any = root
+    for step in reference.removeprefix("#/").split("/"):
+        part = part.get(step) if isinstance(part, Mapping) else None
+    return part if isinstance(part, Mapping) else {}

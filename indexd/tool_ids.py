@@ -1,0 +1,86 @@
+"""Which tools a name means, in any of the spellings agents and people use.
+
+`github::create_issue`, `github.create_issue`, `github/create_issue`,
+`mcp__github__create_issue`, `create_issue`, `createIssue`: the exact spelling wins, then case
+and separators are forgiven. A bare name that several servers have means all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from rapidfuzz import fuzz, process
+
+from indexd.tool import Tool
+from indexd.tool_text import squeeze, words
+
+_SEPARATORS = re.compile(r"[\s,;'\"`()]+")
+_PREFIX = "mcp"
+NEAREST = 5
+ALIKE = 55.0  # of 100: below it, names have little but letters in common
+
+
+class ToolNames:
+    """The names of all tools of a catalog, for looking them up."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._by_id: dict[str, list[Tool]] = {}
+        self._by_name: dict[str, list[Tool]] = {}
+        self._by_loose_id: dict[str, list[Tool]] = {}
+        self._by_loose_name: dict[str, list[Tool]] = {}
+        for tool in tools:
+            self._by_id[tool.id] = [tool]
+            self._by_name.setdefault(tool.name, []).append(tool)
+            self._by_loose_id.setdefault(squeeze(tool.id), []).append(tool)
+            self._by_loose_name.setdefault(squeeze(tool.name), []).append(tool)
+
+    def resolve(self, text: str) -> Sequence[Tool]:
+        """Return the tools that `text` names; all owners of an ambiguous name, none if unknown."""
+        text = text.strip()
+        loose = squeeze(text)
+        tries: tuple[tuple[Mapping[str, Sequence[Tool]], str], ...] = (
+            (self._by_id, text),
+            (self._by_name, text),
+            (self._by_loose_id, loose),
+            (self._by_loose_id, loose.removeprefix(_PREFIX)),
+            (self._by_loose_name, loose),
+        )
+        return next((table[key] for table, key in tries if key in table), ())
+
+    def named_in(self, query: str) -> list[Tool]:
+        """Return the tools that a question names exactly, in the order it names them.
+
+        The whole question may be one name ("create pull request"), or hold names among other
+        words; a single plain word ("search") is a name only where every other word is one.
+        """
+        query = query.strip().removeprefix("select:")
+        whole = self.resolve(query)
+        if whole:
+            return list(whole)
+        parts = [part for part in _SEPARATORS.split(query) if part]
+        meant = {part: self._exactly(part) for part in parts}
+        if not all(meant.values()):
+            meant = {part: found for part, found in meant.items() if _is_composite(part)}
+        return list({tool.id: tool for found in meant.values() for tool in found}.values())
+
+    def nearest(self, text: str) -> list[str]:
+        """Return the ids most alike `text`, the most alike first."""
+        names = {tool.id: squeeze(tool.name) for found in self._by_id.values() for tool in found}
+        ids = {id: squeeze(id) for id in names}
+        wanted = squeeze(text)
+        alike: dict[str, float] = {}
+        for choices in (names, ids):
+            for _, score, id in process.extract(
+                wanted, choices, scorer=fuzz.ratio, score_cutoff=ALIKE, limit=NEAREST
+            ):
+                alike[id] = max(alike.get(id, 0.0), score)
+        return sorted(alike, key=lambda id: (-alike[id], id))[:NEAREST]
+
+    def _exactly(self, part: str) -> Sequence[Tool]:
+        return self.resolve(part) if _is_composite(part) else self._by_name.get(part, ())
+
+
+def _is_composite(part: str) -> bool:
+    found = words(part)
+    return len(found) > 1 or any(len(word.parts) > 1 for word in found)

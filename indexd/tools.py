@@ -1,0 +1,218 @@
+"""MCP tools as the daemon serves them: events in, answers out, everything kept over restarts.
+
+A server's list is one row of the cache, written in one transaction with whatever else an event
+changed. Events come by the socket or as lines of journal files, which are tailed like sessions:
+a journal's checkpoint is stored with what its lines changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import msgpack
+import msgspec
+from anyio import to_thread
+
+from indexd.confine import RootDirectory
+from indexd.deferral import Activations
+from indexd.errors import BadRequest, IndexdError
+from indexd.requests import McpEvent, ToolList, ToolSearch
+from indexd.store import Store
+from indexd.tail import Checkpoint, examine
+from indexd.tool_search import SearchSettings
+from indexd.tool_search import ToolSearch as Search
+from indexd.watch import Watcher
+
+log = logging.getLogger(__name__)
+
+_SERVER, _JOURNAL, _ACTIVATIONS = b"c", b"j", b"a"
+MAX_PROBLEMS = 50
+
+
+class Tools:
+    """Answers `tool_search`, `tool_list` and `mcp_event`, and follows the journals."""
+
+    def __init__(self, settings: SearchSettings, store_dir: str, events_dir: str, cookies: str):
+        self._settings, self._cookies = settings, cookies
+        self._events_dir = os.path.realpath(events_dir)
+        self._store = Store(store_dir)
+        self._search = Search(settings)
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._watcher: Watcher | None = None
+        self._turn = anyio.Lock()
+        self._changed = asyncio.Event()
+        self.problems: list[str] = []
+
+    async def start(self) -> None:
+        """Restore what the cache holds, and read what the journals gained meanwhile."""
+        await to_thread.run_sync(self._restore)
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._changed.set)
+
+        self._watcher = Watcher([self._events_dir], self._cookies, wake)
+        await to_thread.run_sync(self._watcher.start)
+        async with self._turn:
+            await self._read_journals()
+
+    async def run(self) -> None:
+        """Follow the journals until cancelled."""
+        assert self._watcher is not None
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await self._catch_up()
+        finally:
+            self._watcher.close()
+
+    def close(self) -> None:
+        """Write down what waits."""
+        self._store.close()
+
+    def alive(self) -> bool:
+        """Say whether the threads behind are alive."""
+        return self._store.alive() and (self._watcher is None or self._watcher.alive())
+
+    @property
+    def degraded(self) -> list[str]:
+        """Return what is wrong with the tools' rows of the cache."""
+        return [text for text in (self._store.degraded, self._store.notice) if text]
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """Return `tools online problems` per server."""
+        return self._search.servers()
+
+    async def tool_search(self, request: ToolSearch) -> dict[str, Any]:
+        """Return the answer to `tool_search`."""
+        await self._catch_up()
+        answer = self._search.search(
+            query=request.query,
+            tool_id=request.tool_id,
+            max_results=request.max_results,
+            session=request.session,
+            server=request.server,
+            detail=request.detail,
+        )
+        if request.session:
+            self._store.put({_ACTIVATIONS: _packed(self._search.activations.as_record())})
+        return answer
+
+    async def tool_list(self, request: ToolList) -> dict[str, Any]:
+        """Return the answer to `tool_list`."""
+        await self._catch_up()
+        return self._search.tool_list(
+            session=request.session, context_window=request.context_window, budget=request.budget
+        )
+
+    async def mcp_event(self, request: McpEvent) -> dict[str, Any]:
+        """Take one connection event and return what it changed."""
+        event = {name: getattr(request, name) for name in ("event", "server", "tools")}
+        if request.instructions is not None:
+            event["instructions"] = request.instructions
+        async with self._turn:
+            change, rows = self._apply(event)
+            self._store.put(rows)
+        server = self._search.catalog.servers[request.server.strip()]
+        return {
+            "server": change.server,
+            "tools": len(server.tools),
+            "added": len(change.added),
+            "changed": len(change.changed),
+            "removed": len(change.removed),
+            "warnings": list(server.problems),
+        }
+
+    def _apply(self, event: Mapping[str, Any]) -> tuple[Any, dict[bytes, bytes | None]]:
+        change = self._search.apply(event)
+        rows: dict[bytes, bytes | None] = {
+            _SERVER + change.server.encode("utf-8", "surrogatepass"): _packed(
+                self._search.record(change.server)
+            )
+        }
+        if change.removed:
+            rows[_ACTIVATIONS] = _packed(self._search.activations.as_record())
+        return change, rows
+
+    async def _catch_up(self) -> None:
+        assert self._watcher is not None
+        seen = await asyncio.wrap_future(self._watcher.barrier())
+        async with self._turn:
+            if self._watcher.drain() or not seen:
+                await self._read_journals()
+
+    async def _read_journals(self) -> None:
+        await to_thread.run_sync(self._read_every_journal)
+
+    def _read_every_journal(self) -> None:
+        try:
+            directory = RootDirectory(self._events_dir)
+        except OSError:  # Not there yet.
+            return
+        with directory:
+            for name in sorted(os.listdir(directory.path)):
+                if name.endswith(".jsonl") and not name.startswith("."):
+                    try:
+                        self._read_journal(directory, os.path.join(directory.path, name))
+                    except (IndexdError, OSError) as error:
+                        self._problem(f"{name}: {error}")
+
+    def _read_journal(self, directory: RootDirectory, path: str) -> None:
+        fd = directory.open(path)
+        try:
+            look = examine(fd, self._checkpoints.get(path))
+            rows: dict[bytes, bytes | None] = {}
+            for line in look.lines():
+                rows |= self._line(path, line.data)
+            checkpoint = look.checkpoint()
+        finally:
+            os.close(fd)
+        if checkpoint != self._checkpoints.get(path):
+            self._checkpoints[path] = checkpoint
+            key = _JOURNAL + os.fsencode(path)
+            self._store.put(rows | {key: msgspec.msgpack.encode(checkpoint)})
+
+    def _line(self, path: str, line: bytes) -> dict[bytes, bytes | None]:
+        """Return the rows that one line of a journal changes; a bad line changes none."""
+        if not line.strip():
+            return {}
+        try:
+            event = json.loads(line)
+            if not isinstance(event, dict):
+                raise BadRequest("an event is a JSON object")
+            return self._apply(event)[1]
+        except (ValueError, RecursionError, BadRequest) as error:
+            self._problem(f"{os.path.basename(path)}: a line was left out: {error}")
+            return {}
+
+    def _problem(self, text: str) -> None:
+        if text not in self.problems and len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(text)
+            log.warning("mcp events problem=%r", text)
+
+    def _restore(self) -> None:
+        self._store.start()
+        rows = self._store.scan(_SERVER).values()
+        known = self._store.get(_ACTIVATIONS)
+        activations = Activations(_unpacked(known)) if known else None
+        self._search = Search(self._settings, map(_unpacked, rows), activations)
+        for problem in self._search.problems:
+            self._problem(problem)
+        for key, value in self._store.scan(_JOURNAL).items():
+            self._checkpoints[os.fsdecode(key[1:])] = msgspec.msgpack.decode(value, type=Checkpoint)
+
+
+def _packed(record: Mapping[str, Any]) -> bytes:
+    packed: bytes = msgpack.packb(record, unicode_errors="surrogatepass")
+    return packed
+
+
+def _unpacked(value: bytes) -> Any:
+    return msgpack.unpackb(value, unicode_errors="surrogatepass", strict_map_key=False)

@@ -1,0 +1,176 @@
+"""Tool search in the daemon: events by every way, kept over restarts, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexd.errors import BadRequest, NotFound
+from tests.living import Living, living, settings
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tools") as directory:
+        (Path(directory) / "sessions").mkdir()
+        yield Path(directory)
+
+
+@pytest.fixture
+def engine(home: Path) -> Iterator[Living]:
+    with started(home) as running:
+        yield running
+
+
+def started(home: Path) -> Any:
+    return living(settings(str(home), str(home / "cache")))
+
+
+def tool(name: str, description: str, **properties: str) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {
+            key: {"type": "string", "description": text} for key, text in properties.items()
+        },
+        "required": list(properties),
+    }
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+KETTLE = [
+    tool("boil_water", "Heat water until it boils.", litres="how much"),
+    tool("descale", "Remove limescale from the kettle."),
+]
+FRIDGE = [tool("make_ice", "Freeze water into ice cubes.", shape="of the cubes")]
+
+
+def connected(server: str, tools: list[dict[str, Any]], event: str = "connected") -> dict[str, Any]:
+    return {"event": event, "server": server, "tools": tools}
+
+
+def names(engine: Living, query: str, **more: Any) -> list[str]:
+    return [hit["tool_id"] for hit in engine.call("tool_search", query=query, **more)["tools"]]
+
+
+def journal(home: Path) -> Path:
+    directory = home / "cache" / "state" / "mcp-events"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory / "client.jsonl"
+
+
+def test_an_event_makes_tools_findable(engine: Living) -> None:
+    answer = engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    assert (answer["tools"], answer["added"]) == (2, 2)
+    assert names(engine, "limescale") == ["kettle::descale"]
+    assert engine.call("status")["servers"]["kettle"]["tools"] == 2
+
+
+def test_a_changed_list_replaces_the_old_one_whole(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    answer = engine.call("mcp_event", **connected("kettle", KETTLE[:1], "tools_changed"))
+
+    assert (answer["added"], answer["removed"]) == (0, 1)
+    assert names(engine, "limescale") == []
+
+
+def test_an_offline_server_stays_findable_and_says_so(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+    engine.call("mcp_event", event="disconnected", server="kettle")
+
+    found = engine.call("tool_search", query="boil water")
+
+    assert [(hit["tool_id"], hit["online"]) for hit in found["tools"][:1]] == [
+        ("kettle::boil_water", False)
+    ]
+
+
+def test_catalogs_and_activations_survive_a_restart(home: Path) -> None:
+    with started(home) as running:
+        running.call("mcp_event", **connected("kettle", KETTLE))
+        running.call("tool_search", tool_id="descale", session="s1")
+
+    with started(home) as again:
+        assert names(again, "boil water")[0] == "kettle::boil_water"
+        loaded = again.call("tool_list", session="s1")["loaded"]
+        assert [entry["tool_id"] for entry in loaded] == ["kettle::descale"]
+
+
+def test_lines_of_a_journal_are_events_and_bad_ones_cost_no_neighbour(
+    engine: Living, home: Path
+) -> None:
+    path = journal(home)
+    lines = [
+        json.dumps(connected("kettle", KETTLE)),
+        "not json",
+        '{"event": "exploded", "server": "x"}',
+        json.dumps(connected("fridge", FRIDGE)),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+    assert names(engine, "ice cubes") == ["fridge::make_ice"]
+    assert names(engine, "limescale") == ["kettle::descale"]
+    assert sum("client.jsonl" in text for text in engine.call("status")["problems"]) == 2
+
+
+def test_a_journal_that_grew_while_the_daemon_was_away_is_read_on(home: Path) -> None:
+    path = journal(home)
+    path.write_text(json.dumps(connected("kettle", KETTLE)) + "\n")
+    with started(home) as running:
+        assert names(running, "limescale") == ["kettle::descale"]
+    with open(path, "a") as file:
+        file.write(json.dumps({"event": "disconnected", "server": "kettle"}) + "\n")
+
+    with started(home) as again:
+        assert again.call("tool_search", query="limescale")["tools"][0]["online"] is False
+
+
+def test_a_malformed_event_changes_nothing(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    with pytest.raises(BadRequest):
+        engine.call("mcp_event", event="connected", server="kettle", tools="all of them")
+
+    assert names(engine, "limescale") == ["kettle::descale"]
+
+
+def test_one_bad_tool_is_dropped_with_a_reason(engine: Living) -> None:
+    answer = engine.call("mcp_event", **connected("kettle", [*KETTLE, {"description": "no name"}]))
+
+    assert answer["tools"] == 2
+    assert len(answer["warnings"]) == 1
+    assert len(engine.call("status")["servers"]["kettle"]["problems"]) == 1
+
+
+def test_an_unknown_id_names_the_nearest(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    with pytest.raises(NotFound) as error:
+        engine.call("tool_search", tool_id="boil_watr")
+
+    assert "boil_water" in error.value.hint + error.value.message
+
+
+def test_a_tool_that_goes_leaves_the_active_set(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+    engine.call("tool_search", tool_id="descale", session="s1")
+
+    engine.call("mcp_event", **connected("kettle", KETTLE[:1]))
+
+    assert engine.call("tool_list", session="s1")["loaded"] == []
+
+
+def test_every_deferred_tool_is_findable_by_its_id(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+    engine.call("mcp_event", **connected("fridge", FRIDGE))
+
+    for line in engine.call("tool_list", context_window=100)["deferred"]:
+        identity = line.partition(": ")[0]
+        found = engine.call("tool_search", tool_id=identity)["tools"]
+        assert [hit["tool_id"] for hit in found] == [identity]
