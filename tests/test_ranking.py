@@ -158,7 +158,7 @@ def test_any_history_answers_as_a_scorer_over_the_live_documents(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=3000)
+@settings(max_examples=600)
 @histories
 def test_many_histories_answer_as_a_scorer_over_the_live_documents(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, profile: Profile
