@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import Stemmer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexd.build import Entry, build
@@ -136,6 +136,7 @@ formulas = st.one_of(
 )
 
 
+@settings(max_examples=60)
 @given(said_lists, texts, formulas)
 def test_the_formula_is_what_the_documentation_says(said, query, formula):
     found = scores(indexed(said), query, formula)
