@@ -44,7 +44,8 @@ class View:
     """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
 
     `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
-    they say it all; `few` are the documents themselves, where a mask leaves but few.
+    they say it all; `few` are the documents themselves, where a mask leaves but few. `files`
+    says which files are selected (None: all), and `by_file` that nothing else but kinds matters.
     `documents` and `tokens` are what it selects.
     """
 
@@ -53,6 +54,8 @@ class View:
     ranges: tuple[tuple[int, int], ...]
     mask: Array | None
     few: Array | None
+    files: Array | None
+    by_file: bool
     documents: int
     tokens: int
 
@@ -86,6 +89,8 @@ class View:
 
     def clear(self, column: Array) -> None:
         """Set to zero what `column`, parallel to the documents, has for those not selected."""
+        if self.whole:
+            return
         end = 0
         for start, stop in self.ranges:
             column[end:start] = 0
@@ -133,21 +138,23 @@ def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
     ranges = _ranges(part, ranks)
     files = _live_files(snapshot, part, selection.files)
     mask = None if files is None else files[segment.columns.file]
-    if not selection.of_files:
-        mask = _document_mask(snapshot, part, selection, mask)
-        lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
-        documents = sum(map(len, lengths))
-        tokens = sum([int(each.sum(dtype=np.int64)) for each in lengths])
-    else:
+    if selection.of_files:
         counts = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
         documents, tokens = (int((c if files is None else c[files]).sum()) for c in counts)
+    else:
+        mask = _document_mask(snapshot, part, selection, mask)
+        lengths = segment.columns.length[_at(mask, ranges)]
+        documents, tokens = len(lengths), int(lengths.sum(dtype=np.int64))
     few = None
     if mask is not None and documents <= len(segment) // FEW_SHARE:
-        few = np.concatenate(
-            [np.zeros(0, np.int64), *(mask[a:b].nonzero()[0] + a for a, b in ranges)]
-        )
-        few = few.astype(np.uint32)
-    return View(part, ranks, ranges, mask, few, documents, tokens)
+        few = _at(mask, ranges)
+    return View(part, ranks, ranges, mask, few, files, selection.of_files, documents, tokens)
+
+
+def _at(mask: Array, ranges: Iterable[tuple[int, int]]) -> Array:
+    """Return the ordinals (u32) in some ranges for which the mask is true."""
+    found = [mask[start:stop].nonzero()[0] + start for start, stop in ranges]
+    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.uint32)
 
 
 def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
