@@ -196,6 +196,9 @@ def _tools(parser: argparse.ArgumentParser) -> None:
     add("-n", "--max-results", type=_whole, metavar="N", help="tools to show (5)")
     add("--server", metavar="NAME", help="only tools of this server")
     add("--detail", choices=("signature", "full"), help="one line, or the whole input schema")
+    add("--session", metavar="ID", help="without QUERY: what this session has loaded")
+    add("--context-window", type=_whole, metavar="N", help="without QUERY: tokens it has (200000)")
+    add("--budget", type=_whole, metavar="N", help="without QUERY: tokens the list may take")
 
 
 def _history(parser: argparse.ArgumentParser) -> None:

@@ -31,16 +31,18 @@ def average_length(documents: int, tokens: int) -> float:
     return tokens / documents if documents and tokens else 1.0
 
 
-def weights(term_freqs: NDArray[Any], lengths: NDArray[Any], average: float, idf: float) -> Floats:
-    """Return what one term adds to the score of each document; parallel arrays.
+def weights(
+    term_freqs: NDArray[Any], lengths: NDArray[Any], average: float, idf: float | Floats
+) -> Floats:
+    """Return what a term adds to the score of each document; parallel arrays.
 
     The order of operations is fixed, so that equal inputs give bit-equal scores wherever the
     documents are stored.
     """
-    freqs = term_freqs.astype(np.float64)
-    norms = K1 * (1 - B + B * lengths.astype(np.float64) / average)
-    added: Floats = idf * freqs * (K1 + 1) / (freqs + norms)
-    return added
+    added: Floats = lengths * (K1 * B / average)
+    added += K1 * (1 - B)
+    added += term_freqs
+    return np.divide(term_freqs * (idf * (K1 + 1)), added, out=added)
 
 
 def most(idf: float) -> float:

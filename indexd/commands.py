@@ -110,9 +110,9 @@ def tools(asked: argparse.Namespace) -> int:
     text = " ".join(asked.text)
     with connected(asked) as client:
         if not text and not asked.id:
-            answer = client.tool_list()
+            answer = client.tool_list(asked.session, asked.context_window, asked.budget)
             shown = render.tool_list
-            some = bool(answer.get("deferred") or answer.get("loaded"))
+            some = bool(answer.get("tokens_all"))
         else:
             answer = client.tool_search(
                 text or None,
@@ -130,7 +130,7 @@ def tools(asked: argparse.Namespace) -> int:
         if some:
             output.write(shown(answer, output.terminal()))
         elif not answer.get("warnings"):
-            output.say("no tools found")
+            output.say("no server's tools are indexed; run: indexctl mcp sync")
     return FOUND if some else NOTHING
 
 

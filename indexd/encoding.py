@@ -164,13 +164,13 @@ class OpenFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from `offset`. Raises DamagedSegment where the file is shorter."""
-        pieces = []
-        while size and (piece := os.pread(self._descriptor, size, offset)):
-            pieces.append(piece)
-            offset, size = offset + len(piece), size - len(piece)
-        if size:
-            raise DamagedSegment("the base file is cut short")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:
+            piece = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not piece:
+                raise DamagedSegment("the base file is cut short")
+            data += piece
+        return data
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -200,7 +200,7 @@ class FileArray:
     def __getitem__(self, part: slice) -> Array:
         size = self._dtype.itemsize
         data = self._file.read(self._offset + part.start * size, (part.stop - part.start) * size)
-        return np.frombuffer(data, self._dtype).astype(self._wide)
+        return np.frombuffer(data, self._dtype).astype(self._wide, copy=False)
 
     def take(self, at: Array) -> Array:
         """Return the elements at some positions: one read of the stretch that holds them."""

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from indexd.index import Snapshot
 from indexd.model import KINDS
-from indexd.ranking import Order, Ranking, Selection, rank
+from indexd.plan import QueryTerm
+from indexd.ranking import Order, Ranking, rank
 from indexd.requests import Search
+from indexd.selection import Selection
 
 # Only terms that begin like the query's are compared; enough for a slip of the keyboard.
 _CANDIDATES = 2000
@@ -19,24 +21,25 @@ def nothing(
     snapshot: Snapshot,
     request: Search,
     selection: Selection,
-    terms: Sequence[bytes],
+    terms: Sequence[QueryTerm],
+    words: Sequence[bytes],
     found: Ranking,
 ) -> list[str]:
-    """Return the sentences that go with an answer without hits."""
+    """Return the sentences that go with an answer without hits; `words` are those asked for."""
     if found.total:
         return [f"offset {request.offset} is beyond the last hit", "try a smaller offset"]
     kinds = ", ".join(selection.kinds)
     searched = f"searched {found.documents} documents of kinds {kinds}, scope {request.scope}"
     sentences = [f"nothing found: {searched}"]
     sentences += _filters(snapshot, request, selection, terms)
-    sentences += _nearest(snapshot, terms)
+    sentences += _nearest(snapshot, words)
     if set(selection.kinds) != set(KINDS):
         sentences.append('kinds "all" also searches tool output, reasoning, summaries and meta')
     return sentences
 
 
 def _filters(
-    snapshot: Snapshot, request: Search, selection: Selection, terms: Sequence[bytes]
+    snapshot: Snapshot, request: Search, selection: Selection, terms: Sequence[QueryTerm]
 ) -> list[str]:
     """Say which filters, each lifted alone, would let something through."""
     lifted = {
@@ -56,9 +59,9 @@ def _filters(
     return sentences
 
 
-def _nearest(snapshot: Snapshot, terms: Sequence[bytes]) -> list[str]:
+def _nearest(snapshot: Snapshot, words: Sequence[bytes]) -> list[str]:
     """Return a sentence with known terms that look like the unknown ones."""
-    unknown = [t for t in terms if all(p.segment.dictionary.find(t) < 0 for p in snapshot.parts)]
+    unknown = [t for t in words if all(p.segment.dictionary.find(t) < 0 for p in snapshot.parts)]
     near: dict[str, None] = {}
     for term in unknown[:3]:
         word = term.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from indexd.segment import Array, Segment
 # each document is merged a few times in all.
 MAX_PARTS = 8
 MERGE_SHARE = 2
-_REMEMBERED_FILTERS = 64
+# A selection of single files costs a byte per document while it is remembered.
+_REMEMBERED_SELECTIONS = 32
 
 
 class FileFacts(NamedTuple):
@@ -69,29 +70,19 @@ class Part:
         return int(docs[:, kinds].sum()), int(tokens[:, kinds].sum())
 
 
-class FileMask(NamedTuple):
-    """Which files of a part a filter selects.
-
-    It holds the part so that the part's id, which is in its key, cannot be given anew.
-    """
-
-    part: Part
-    mask: Array
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A consistent state of the index; nothing in it ever changes but the remembered filters."""
+    """A consistent state of the index; nothing in it ever changes but what is remembered."""
 
     generation: int
     parts: tuple[Part, ...]
     files: Mapping[int, FileFacts]
     documents: int
-    remembered: dict[object, FileMask] = field(default_factory=dict)
+    remembered: dict[object, Any] = field(default_factory=dict)
 
-    def remember(self, key: object, value: FileMask) -> None:
-        """Keep what a filter selects, for later queries; any thread may."""
-        for oldest in list(self.remembered)[: 1 - _REMEMBERED_FILTERS]:
+    def remember(self, key: object, value: Any) -> None:
+        """Keep what a selection is in a part, for later queries; any thread may."""
+        for oldest in list(self.remembered)[: 1 - _REMEMBERED_SELECTIONS]:
             self.remembered.pop(oldest, None)
         self.remembered[key] = value
 
@@ -170,7 +161,7 @@ class Index:
         self,
         parts: tuple[Part, ...],
         files: Mapping[int, FileFacts],
-        remembered: dict[object, FileMask],
+        remembered: dict[object, Any],
     ) -> None:
         documents = sum(_live_documents(part) for part in parts)
         self.snapshot = Snapshot(self.snapshot.generation + 1, parts, files, documents, remembered)

@@ -1,43 +1,27 @@
 """Which documents answer a query, and in which order.
 
 The statistics (N, doc_freq, average length) are those of the selected documents, so a selection
-is applied before anything is counted. Scores are accumulated term by term in the query's order,
-the same way wherever a document is stored: equal documents get bit-equal scores.
+is applied before anything is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from indexd import bm25
-from indexd.index import FileFacts, FileMask, Part, Snapshot
-from indexd.model import KINDS, TOOL_KINDS, Kind
+from indexd.index import FileFacts, Part, Snapshot
+from indexd.matching import Matches, match
+from indexd.plan import Formula, QueryTerm
+from indexd.scoring import Scored, Terms, Wanted, score
 from indexd.segment import Array
+from indexd.selection import Selection, timestamps, views
 
-# Above this many postings, adding into one array of all documents beats sorting ordinals.
-DENSE_POSTINGS = 200_000
-
-
-class FileFilter(NamedTuple):
-    """Which files a request selects: `accepts` decides, `key` says when two are the same."""
-
-    key: object
-    accepts: Callable[[FileFacts], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which documents a request selects; times are unix ms, `since` <= time <= `until`."""
-
-    kinds: tuple[Kind, ...]
-    files: FileFilter | None = None
-    tool_name: str | None = None
-    since: int | None = None
-    until: int | None = None
+# Up to this many documents, sorting them all is faster than to find the best of them first.
+FEW_DOCUMENTS = 50
 
 
 class Ranked(NamedTuple):
@@ -55,271 +39,150 @@ class Ranking(NamedTuple):
     ranked: list[Ranked]
     total: int
     documents: int
-    doc_freqs: dict[bytes, int]
+    doc_freqs: list[int]  # of each query term
 
 
 class Order(NamedTuple):
-    """How to rank: `coverage` is the weight of the share of idf mass found (0: pure BM25)."""
+    """How to rank: by which formula (the default is pure BM25), and what comes first."""
 
-    coverage: float = 0.0
+    formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
 
 
-@dataclass(slots=True, eq=False)
-class _Matches:
-    """What one part holds of the query: per term, ordinals and frequencies that are selected."""
-
-    part: Part
-    view: _View
-    terms: list[tuple[Array, Array]]
-
-
-@dataclass(slots=True, eq=False)
-class _View:
-    """A selection as seen in one part: ranges of ordinals, and masks where they are needed."""
-
-    part: Part
-    ranks: Array
-    ranges: list[tuple[int, int]]
-    files: Array | None  # boolean per local file
-    documents: Array | None  # boolean per document
-
-    def count(self) -> tuple[int, int]:
-        """Return (documents, tokens) selected."""
-        segment = self.part.segment
-        if self.documents is not None:
-            chosen = [np.flatnonzero(self.documents[a:b]) + a for a, b in self.ranges]
-            at = np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-            return len(at), int(segment.columns.length[at].sum(dtype=np.int64))
-        docs, tokens = segment.doc_counts, segment.token_counts
-        if self.files is not None:
-            docs, tokens = docs[self.files], tokens[self.files]
-        return int(docs[:, self.ranks].sum()), int(tokens[:, self.ranks].sum())
-
-    def postings(self, term: bytes) -> tuple[Array, Array]:
-        """Return the selected (ordinals, frequencies) of `term`."""
-        segment = self.part.segment
-        at = segment.dictionary.find(term)
-        if at < 0:
-            return _NOTHING
-        ordinals, freqs = segment.term_postings(at)
-        if self.ranges != [(0, len(segment))]:
-            cuts = [ordinals.searchsorted(bounds) for bounds in self.ranges]
-            ordinals = np.concatenate([_NOTHING[0], *(ordinals[a:b] for a, b in cuts)])
-            freqs = np.concatenate([_NOTHING[1], *(freqs[a:b] for a, b in cuts)])
-        mask = None
-        if self.documents is not None:
-            mask = self.documents[ordinals]
-        elif self.files is not None:
-            mask = self.files[segment.columns.file[ordinals]]
-        return (ordinals, freqs) if mask is None else (ordinals[mask], freqs[mask])
-
-
-_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
-
-
 def rank(
-    snapshot: Snapshot, terms: Sequence[bytes], selection: Selection, order: Order, top: int
+    snapshot: Snapshot, query: Sequence[QueryTerm], selection: Selection, order: Order, top: int
 ) -> Ranking:
-    """Return the `top` best documents for `terms` among those selected.
+    """Return the `top` best documents for `query` among those selected.
 
     `total` counts every document that holds a term, before the trim by relative score.
     """
-    views = [_view(snapshot, part, selection) for part in snapshot.parts]
-    counts = [view.count() for view in views]
-    documents = sum(docs for docs, _ in counts)
-    average = bm25.average_length(documents, sum(tokens for _, tokens in counts))
-    matches = [_Matches(v.part, v, [v.postings(term) for term in terms]) for v in views]
-    doc_freqs = [sum(len(m.terms[at][0]) for m in matches) for at in range(len(terms))]
-    idfs = [bm25.idf(documents, doc_freq) if doc_freq else 0.0 for doc_freq in doc_freqs]
-    scored = [_score(match, idfs, average, order.coverage) for match in matches]
-    return Ranking(
-        _best(snapshot, matches, scored, order, top),
-        sum(len(ordinals) for ordinals, _ in scored),
-        documents,
-        dict(zip(terms, doc_freqs, strict=True)),
-    )
+    seen = views(snapshot, selection)
+    documents = sum(view.documents for view in seen)
+    average = bm25.average_length(documents, sum(view.tokens for view in seen))
+    matches = match(seen, query)
+    doc_freqs = [sum(len(m.terms[at]) for m in matches) for at in range(len(query))]
+    weights = [
+        term.weight * bm25.idf(documents, doc_freq) if doc_freq else 0.0
+        for term, doc_freq in zip(query, doc_freqs, strict=True)
+    ]
+    wanted = Wanted(None if order.recent else top, order.relative_score)
+    scored = score(matches, Terms(weights, average, order.formula), wanted)
+    total = sum(each.total for each in scored)
+    return Ranking(_best(snapshot, matches, scored, order, top), total, documents, doc_freqs)
 
 
-def _view(snapshot: Snapshot, part: Part, selection: Selection) -> _View:
-    ranks = np.array(sorted({KINDS.index(kind) for kind in selection.kinds}), np.int64)
-    files = _file_mask(snapshot, part, selection.files)
-    view = _View(part, ranks, _ranges(part, ranks), files, None)
-    if (
-        selection.tool_name is not None
-        or selection.since is not None
-        or selection.until is not None
-    ):
-        view.documents = _document_mask(snapshot, part, selection, files)
-    return view
+class _Found(NamedTuple):
+    """Documents of one part: their ordinals, their scores, and what orders them (descending)."""
 
+    part: Part
+    documents: Array
+    scores: Array
+    keys: Array
 
-def _ranges(part: Part, ranks: Array) -> list[tuple[int, int]]:
-    """Return the ranges of ordinals of the kinds, neighbours joined, empty ones left out."""
-    ranges: list[tuple[int, int]] = []
-    starts = part.segment.kind_starts
-    for rank in ranks.tolist():
-        a, b = int(starts[rank]), int(starts[rank + 1])
-        if a == b:
-            continue
-        if ranges and ranges[-1][1] == a:
-            ranges[-1] = (ranges[-1][0], b)
-        else:
-            ranges.append((a, b))
-    return ranges
+    def kept(self, at: Array) -> _Found:
+        """Return those at some positions."""
+        return _Found(self.part, self.documents[at], self.scores[at], self.keys[at])
 
-
-def _file_mask(snapshot: Snapshot, part: Part, chosen: FileFilter | None) -> Array | None:
-    if chosen is None:
-        return part.alive
-    key = (chosen.key, id(part))
-    known = snapshot.remembered.get(key)
-    if known is not None:
-        return known.mask
-    files = snapshot.files
-    ids = part.segment.file_ids.tolist()
-    mask = np.array([(f := files.get(i)) is not None and chosen.accepts(f) for i in ids], bool)
-    snapshot.remember(key, FileMask(part, mask))
-    return mask
-
-
-def _document_mask(
-    snapshot: Snapshot, part: Part, selection: Selection, files: Array | None
-) -> Array:
-    segment = part.segment
-    mask = np.ones(len(segment), bool) if files is None else files[segment.columns.file]
-    if selection.tool_name is not None:
-        mask &= _tool_mask(part, selection.tool_name)
-    if selection.since is not None or selection.until is not None:
-        times = timestamps(snapshot, part, np.arange(len(segment)))
-        if selection.since is not None:
-            mask &= times >= selection.since
-        if selection.until is not None:
-            mask &= times <= selection.until
-    return mask
-
-
-def _tool_mask(part: Part, tool_name: str) -> Array:
-    segment = part.segment
-    mask = np.zeros(len(segment), bool)
-    if tool_name in segment.tool_names:
-        of_tool = segment.columns.tool == segment.tool_names.index(tool_name)
-        for kind in TOOL_KINDS:
-            rank = KINDS.index(kind)
-            a, b = segment.kind_starts[rank : rank + 2]
-            mask[a:b] = of_tool[a:b]
-    return mask
-
-
-def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
-    """Return the time (unix ms) of documents; their file's mtime where they have none."""
-    segment = part.segment
-    times: Array = segment.columns.timestamp.take(ordinals)
-    unknown = np.flatnonzero(times == 0)
-    if len(unknown):
-        files = segment.file_ids[segment.columns.file[ordinals[unknown]]].tolist()
-        known = snapshot.files
-        times = times.copy()
-        times[unknown] = [f.mtime if (f := known.get(i)) else 0 for i in files]
-    return times
-
-
-def _score(
-    match: _Matches, idfs: Sequence[float], average: float, coverage: float
-) -> tuple[Array, Array]:
-    """Return (ordinals, scores) of the documents of one part that hold any term."""
-    found = [ordinals for ordinals, _ in match.terms if len(ordinals)]
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0)
-    lengths = match.part.segment.columns.length
-    if sum(map(len, found)) > DENSE_POSTINGS:
-        touched = np.zeros(len(match.part.segment), bool)
-        for ordinals in found:
-            touched[ordinals] = True
-        documents = np.flatnonzero(touched)
-        place = np.empty(len(touched), np.int64)
-        place[documents] = np.arange(len(documents))
-        positions = [place[ordinals] for ordinals, _ in match.terms]
-    else:
-        documents = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-        positions = [documents.searchsorted(ordinals) for ordinals, _ in match.terms]
-    scores = np.zeros(len(documents))
-    mass = np.zeros(len(documents))
-    for at, idf, (ordinals, freqs) in zip(positions, idfs, match.terms, strict=True):
-        scores[at] += bm25.weights(freqs, lengths[ordinals], average, idf)
-        mass[at] += idf
-    total = sum(idfs)
-    if coverage and total:
-        scores *= 1 + coverage * (mass / total)
-    return documents, scores
+    def from_key(self, least: float) -> _Found:
+        """Return those whose key is at least `least`."""
+        return self.kept((self.keys >= least).nonzero()[0])
 
 
 def _best(
     snapshot: Snapshot,
-    matches: Sequence[_Matches],
-    scored: Sequence[tuple[Array, Array]],
+    matches: Sequence[Matches],
+    scored: Sequence[Scored],
     order: Order,
     top: int,
 ) -> list[Ranked]:
     """Return the best documents, trimmed by relative score, in order."""
-    scores = np.concatenate([np.zeros(0), *(s for _, s in scored)])
-    if not len(scores) or top <= 0:
+    found = [
+        _Found(match.view.part, each.documents, each.scores, each.scores)
+        for match, each in zip(matches, scored, strict=True)
+        if len(each.scores)
+    ]
+    if not found or top <= 0:
         return []
-    numbers = np.repeat(np.arange(len(scored)), [len(s) for _, s in scored])
-    ordinals = np.concatenate([o for o, _ in scored])
-    chosen = np.flatnonzero(scores >= order.relative_score * scores.max())
-    keys = scores[chosen]
+    if order.recent or sum(len(each.scores) for each in found) > FEW_DOCUMENTS:
+        found = _trimmed(snapshot, found, order, top)
+    rows = _in_order(snapshot, found, top)
+    least = order.relative_score * max(row.score for row in rows)
+    return rows if order.recent else [row for row in rows if row.score >= least]
+
+
+def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[_Found]:
+    """Return little more than the best of many documents, in no order."""
+    least = Wanted(None if order.recent else top, order.relative_score).least(_keys(found))
+    found = [each.from_key(least) for each in found]
     if order.recent:
-        keys = _times(snapshot, matches, numbers[chosen], ordinals[chosen]).astype(np.float64)
-    if len(chosen) > top:
-        # Every tie of the last place stays, so that the order below decides it.
-        least = np.partition(keys, len(keys) - top)[len(keys) - top]
-        chosen, keys = chosen[keys >= least], keys[keys >= least]
-    rows = _rows(snapshot, matches, scores, numbers, ordinals, chosen)
-    return [
-        row
-        for _, row in sorted(
-            zip(_sort_keys(rows, keys), rows, strict=True), key=lambda pair: pair[0]
-        )[:top]
+        times = [timestamps(snapshot, each.part, each.documents) for each in found]
+        found = [each._replace(keys=time) for each, time in zip(found, times, strict=True)]
+        least = Wanted(top, 0.0).least(_keys(found))
+        found = [each.from_key(least) for each in found]
+    if sum(len(each.keys) for each in found) > top:
+        found = _first_by_path(snapshot, found, least, top)
+    return found
+
+
+def _keys(found: Sequence[_Found]) -> Array:
+    return found[0].keys if len(found) == 1 else np.concatenate([each.keys for each in found])
+
+
+def _first_by_path(
+    snapshot: Snapshot, found: Sequence[_Found], least: float, top: int
+) -> list[_Found]:
+    """Return the `top` best where too many are equal, with the key `least`, in the last place.
+
+    A few more may be returned, where documents of one message are equal.
+    """
+    equal = [each.kept((each.keys == least).nonzero()[0]) for each in found]
+    better = [each.kept((each.keys > least).nonzero()[0]) for each in found]
+    places = _places(snapshot, equal)
+    last = top - sum(len(each.keys) for each in better) - 1
+    end = np.partition(np.concatenate(places), last)[last]
+    return better + [
+        each.kept((place <= end).nonzero()[0]) for each, place in zip(equal, places, strict=True)
     ]
 
 
-def _times(
-    snapshot: Snapshot, matches: Sequence[_Matches], numbers: Array, ordinals: Array
-) -> Array:
-    times = np.zeros(len(ordinals), np.int64)
-    for number, match in enumerate(matches):
-        mine = numbers == number
-        times[mine] = timestamps(snapshot, match.part, ordinals[mine].astype(np.int64))
-    return times
-
-
-def _rows(
-    snapshot: Snapshot,
-    matches: Sequence[_Matches],
-    scores: Array,
-    numbers: Array,
-    ordinals: Array,
-    chosen: Array,
-) -> list[Ranked]:
-    rows = []
-    for at in chosen.tolist():
-        part, ordinal = matches[numbers[at]].part, int(ordinals[at])
-        segment = part.segment
-        facts = snapshot.files[int(segment.file_ids[segment.columns.file[ordinal]])]
-        rows.append(Ranked(float(scores[at]), facts, part, ordinal))
-    return rows
-
-
-def _sort_keys(rows: Sequence[Ranked], keys: Array) -> list[tuple[object, ...]]:
+def _places(snapshot: Snapshot, found: Sequence[_Found]) -> list[Array]:
+    """Return for each document a number, ordered as (path, message) of the documents are."""
+    files = [each.part.segment.columns.file[each.documents] for each in found]
+    ids = [each.part.segment.file_ids[file] for each, file in zip(found, files, strict=True)]
+    distinct = np.unique(np.concatenate(ids))
+    paths = [_path_key(snapshot.files[file_id]) for file_id in distinct.tolist()]
+    places = np.empty(len(paths), np.int64)
+    places[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
     return [
-        (
-            -key,
-            row.facts.path.encode("utf-8", "surrogateescape"),
-            int(row.part.segment.columns.message[row.ordinal]),
-            int(row.part.segment.kind_ranks(np.array([row.ordinal]))[0]),
-            int(row.part.segment.columns.call[row.ordinal]),
+        places[distinct.searchsorted(mine)] << 32
+        | each.part.segment.columns.message[each.documents]
+        for each, mine in zip(found, ids, strict=True)
+    ]
+
+
+def _path_key(facts: FileFacts) -> bytes:
+    return facts.path.encode("utf-8", "surrogateescape")
+
+
+def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ranked]:
+    """Return the `top` first by descending key; where equal by path, message, kind and call."""
+    rows: list[tuple[Any, ...]] = []
+    for part, documents, scores, keys in found:
+        segment, columns = part.segment, part.segment.columns
+        file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
+        facts = [snapshot.files[file_id] for file_id in file_ids]
+        rows += zip(
+            (-keys).tolist(),
+            map(_path_key, facts),
+            columns.message.take(documents).tolist(),
+            segment.kind_ranks(documents).tolist(),
+            columns.call.take(documents).tolist(),
+            scores.tolist(),
+            facts,
+            repeat(part),
+            documents.tolist(),
+            strict=False,
         )
-        for key, row in zip(keys.tolist(), rows, strict=True)
-    ]
+    rows.sort()  # no two documents are equal in the first five
+    return [Ranked(*row[5:]) for row in rows[:top]]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from indexd.errors import BadRequest
 from indexd.index import FileFacts
-from indexd.ranking import FileFilter
 from indexd.requests import Filters
+from indexd.selection import FileFilter
 
 # A shorter beginning of a session's id says too little to mean it.
 MIN_PREFIX = 8

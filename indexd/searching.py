@@ -14,16 +14,15 @@ from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Snapshot
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind
-from indexd.ranking import Order, Ranked, Selection, rank, timestamps
+from indexd.plan import FORMULAS, plan
+from indexd.ranking import Order, Ranked, rank
 from indexd.records import Record
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
+from indexd.selection import Selection, timestamps
 from indexd.settling import Fetch
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms
-
-# How much a document that holds all of the query's idf mass gains; see docs/ranking.md.
-COVERAGE = {"seed": 0.0, "code": 1.0}
 
 
 class Sources:
@@ -52,8 +51,8 @@ class Searcher:
 
         Raises BadRequest when the query holds no letter or number.
         """
-        terms = query_terms(request.query, self._profile)
-        if not terms:
+        words = query_terms(request.query, self._profile)
+        if not words:
             raise BadRequest(
                 "query must contain at least one letter or number",
                 "ask with a word, a name or a number",
@@ -62,14 +61,18 @@ class Searcher:
         selection = Selection(
             _kinds(request), file_filter(choice), request.tool_name, request.since, request.until
         )
-        order = Order(COVERAGE[self._profile], request.order == "recent", self._relative_score)
+        formula = FORMULAS[self._profile]
+        terms = plan(request.query, self._profile, formula)
+        order = Order(formula, request.order == "recent", self._relative_score)
         found = rank(snapshot, terms, selection, order, request.offset + request.limit)
         page = found.ranked[request.offset :]
         hits = [
             self._hit(snapshot, request, choice, number, ranked)
             for number, ranked in enumerate(page, start=request.offset + 1)
         ]
-        warnings = [] if hits else explain.nothing(snapshot, request, selection, terms, found)
+        warnings: list[str] = []
+        if not hits:
+            warnings = explain.nothing(snapshot, request, selection, terms, words, found)
         return {"hits": hits, "total": found.total, "warnings": warnings}
 
     def _hit(

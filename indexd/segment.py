@@ -11,8 +11,8 @@ build(x + y) == merge([build(x), build(y)]).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -64,6 +64,15 @@ class Dictionary:
             return -1
         return at
 
+    def find_all(self, terms: Sequence[bytes], hashes: Array) -> Iterator[tuple[bytes, int]]:
+        """Yield each of `terms` that is here, and its position; `hashes` (u64) are theirs."""
+        if len(self.hashes):
+            at = self.hashes.searchsorted(hashes)
+            equal = self.hashes.take(at, mode="clip") == hashes
+            for term, place, same in zip(terms, at.tolist(), equal.tolist(), strict=True):
+                if same and self.term(place) == term:
+                    yield term, place
+
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
         return self.blob[self.starts[at] : self.starts[at + 1]]
@@ -103,6 +112,7 @@ class Segment:
     postings: Postings
     doc_counts: Array  # i64 [file, kind]
     token_counts: Array  # i64 [file, kind]
+    derived: dict[str, Any] = field(default_factory=dict)  # what queries have worked out from it
 
     def __len__(self) -> int:
         return len(self.columns.file)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from indexd.text import MAX_TERM_CHARACTERS, Profile, fold_case, places, query_terms
+from indexd.plan import every_term
+from indexd.text import MAX_TERM_CHARACTERS, Profile, fold_case, places
 
 CUT = "..."
 
@@ -28,7 +29,7 @@ def snippet(text: str, query: str, profile: Profile, size: int) -> Snippet:
     the whole query, or of the first query term that occurs; `...` marks each cut side.
     """
     flat = " ".join(text.split())
-    terms = query_terms(query, profile)
+    terms = every_term(query, profile)
     if len(flat) <= size:
         return Snippet(flat, highlights(flat, terms, profile))
     start = max(0, min(_match(flat, query, profile, terms) - size // 2, len(flat) - size))

@@ -425,7 +425,8 @@ def test_no_tools_is_never_silent(serve, run):
         tool_list={"active": False, "deferred": [], "loaded": []},
     )
 
-    assert (run("tools", "x").status, run("tools").err) == (1, "indexctl: no tools found\n")
+    said = "indexctl: no server's tools are indexed; run: indexctl mcp sync\n"
+    assert (run("tools", "x").status, run("tools").err) == (1, said)
 
 
 def test_without_a_query_the_deferred_tools_are_listed(serve, run):

@@ -13,7 +13,9 @@ import pytest
 from indexd.build import Entry, build
 from indexd.index import FileFacts, Index, merge_parts
 from indexd.model import DEFAULT_KINDS, KINDS, Document, Kind
-from indexd.ranking import FileFilter, Order, Ranked, Selection, rank
+from indexd.plan import QueryTerm
+from indexd.ranking import Order, Ranked, rank
+from indexd.selection import FileFilter, Selection
 from indexd.snippet import snippet
 from indexd.text import query_terms
 
@@ -98,7 +100,7 @@ def test_a_search_gives_the_same_hits(case: dict[str, Any], loaded: tuple[Index,
         else None,
         case["tool_name"] or None,
     )
-    terms = query_terms(case["query"], "seed")
+    terms = [QueryTerm((term,)) for term in query_terms(case["query"], "seed")]
     ranking = rank(index.snapshot, terms, selection, Order(), case["limit"])
     hits = [hit(ranked, shown, case["query"]) for ranked in ranking.ranked]
     wanted = [each | {"score": pytest.approx(each["score"], rel=1e-9)} for each in case["hits"]]

@@ -1,0 +1,202 @@
+"""Which documents a request selects, and what each part of the index holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from indexd.index import FileFacts, Part, Snapshot
+from indexd.model import KINDS, TOOL_KINDS, Kind
+from indexd.segment import Array
+
+# One document in so many is few.
+FEW_SHARE = 20
+
+
+class FileFilter(NamedTuple):
+    """Which files a request selects: `accepts` decides, `key` says when two are the same."""
+
+    key: object
+    accepts: Callable[[FileFacts], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which documents a request selects; times are unix ms, `since` <= time <= `until`."""
+
+    kinds: tuple[Kind, ...]
+    files: FileFilter | None = None
+    tool_name: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+    @property
+    def of_files(self) -> bool:
+        """Say whether kind and file decide alone, so that a view of it can be remembered."""
+        return self.tool_name is None and self.since is None and self.until is None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
+
+    `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
+    they say it all; `few` are the documents themselves, where a mask leaves but few.
+    `documents` and `tokens` are what it selects.
+    """
+
+    part: Part
+    ranks: tuple[int, ...]
+    ranges: tuple[tuple[int, int], ...]
+    mask: Array | None
+    few: Array | None
+    documents: int
+    tokens: int
+
+    @property
+    def whole(self) -> bool:
+        """Say whether every document of the part is selected."""
+        return self.mask is None and self.ranges == ((0, len(self.part.segment)),)
+
+    def chosen(self, ordinals: Array, freqs: Array) -> tuple[Array, Array]:
+        """Return those of the postings of a term that are of selected documents."""
+        if self.whole:
+            return ordinals, freqs
+        if self.ranges != ((0, len(self.part.segment)),):
+            cuts = [ordinals.searchsorted(np.array(pair, np.uint32)) for pair in self.ranges]
+            ordinals = _joined([ordinals[a:b] for a, b in cuts], ordinals)
+            freqs = _joined([freqs[a:b] for a, b in cuts], freqs)
+        if self.mask is not None:
+            kept = self.mask.take(ordinals).nonzero()[0]
+            ordinals, freqs = ordinals[kept], freqs[kept]
+        return ordinals, freqs
+
+    def count(self, column: Array) -> int:
+        """Return for how many selected documents `column` is not zero."""
+        counted = 0
+        for start, stop in self.ranges:
+            piece = column[start:stop]
+            if self.mask is not None:
+                piece = piece * self.mask[start:stop]
+            counted += int(np.count_nonzero(piece))
+        return counted
+
+    def clear(self, column: Array) -> None:
+        """Set to zero what `column`, parallel to the documents, has for those not selected."""
+        end = 0
+        for start, stop in self.ranges:
+            column[end:start] = 0
+            end = stop
+        column[end:] = 0
+        if self.mask is not None:
+            column *= self.mask
+
+
+def _joined(pieces: list[Array], like: Array) -> Array:
+    return pieces[0] if len(pieces) == 1 else np.concatenate([like[:0], *pieces])
+
+
+def views(snapshot: Snapshot, selection: Selection) -> list[View]:
+    """Return what a selection is in each part."""
+    if not selection.of_files:
+        return [_view(snapshot, part, selection) for part in snapshot.parts]
+    key = (selection.kinds, None if selection.files is None else selection.files.key)
+    found = []
+    for part in snapshot.parts:
+        known = snapshot.remembered.get((key, id(part)))
+        if known is None:
+            known = _view(snapshot, part, selection)
+            snapshot.remember((key, id(part)), known)
+        found.append(known)
+    return found
+
+
+def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
+    """Return the time (unix ms) of documents; their file's mtime where they have none."""
+    segment = part.segment
+    times: Array = segment.columns.timestamp.take(ordinals)
+    unknown = np.flatnonzero(times == 0)
+    if len(unknown):
+        files = segment.file_ids[segment.columns.file[ordinals[unknown]]].tolist()
+        known = snapshot.files
+        times = times.copy()
+        times[unknown] = [f.mtime if (f := known.get(i)) else 0 for i in files]
+    return times
+
+
+def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
+    segment = part.segment
+    ranks = tuple(sorted({KINDS.index(kind) for kind in selection.kinds}))
+    ranges = _ranges(part, ranks)
+    files = _live_files(snapshot, part, selection.files)
+    mask = None if files is None else files[segment.columns.file]
+    if not selection.of_files:
+        mask = _document_mask(snapshot, part, selection, mask)
+        lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
+        documents = sum(map(len, lengths))
+        tokens = sum([int(each.sum(dtype=np.int64)) for each in lengths])
+    else:
+        counts = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
+        documents, tokens = (int((c if files is None else c[files]).sum()) for c in counts)
+    few = None
+    if mask is not None and documents <= len(segment) // FEW_SHARE:
+        few = np.concatenate(
+            [np.zeros(0, np.int64), *(mask[a:b].nonzero()[0] + a for a, b in ranges)]
+        )
+        few = few.astype(np.uint32)
+    return View(part, ranks, ranges, mask, few, documents, tokens)
+
+
+def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of ordinals of the kinds, neighbours joined, empty ones left out."""
+    ranges: list[tuple[int, int]] = []
+    starts = part.segment.kind_starts
+    for rank in ranks:
+        a, b = int(starts[rank]), int(starts[rank + 1])
+        if a == b:
+            continue
+        if ranges and ranges[-1][1] == a:
+            ranges[-1] = (ranges[-1][0], b)
+        else:
+            ranges.append((a, b))
+    return tuple(ranges)
+
+
+def _live_files(snapshot: Snapshot, part: Part, chosen: FileFilter | None) -> Array | None:
+    """Return the boolean per file of the part; None when every one is selected."""
+    if chosen is None:
+        return part.alive
+    files = snapshot.files
+    ids = part.segment.file_ids.tolist()
+    return np.array([(f := files.get(i)) is not None and chosen.accepts(f) for i in ids], bool)
+
+
+def _document_mask(
+    snapshot: Snapshot, part: Part, selection: Selection, files: Array | None
+) -> Array:
+    segment = part.segment
+    mask = np.ones(len(segment), bool) if files is None else files
+    if selection.tool_name is not None:
+        mask &= _tool_mask(part, selection.tool_name)
+    if selection.since is not None or selection.until is not None:
+        times = timestamps(snapshot, part, np.arange(len(segment)))
+        if selection.since is not None:
+            mask &= times >= selection.since
+        if selection.until is not None:
+            mask &= times <= selection.until
+    return mask
+
+
+def _tool_mask(part: Part, tool_name: str) -> Array:
+    segment = part.segment
+    mask = np.zeros(len(segment), bool)
+    if tool_name in segment.tool_names:
+        of_tool = segment.columns.tool == segment.tool_names.index(tool_name)
+        for kind in TOOL_KINDS:
+            rank = KINDS.index(kind)
+            a, b = segment.kind_starts[rank : rank + 2]
+            mask[a:b] = of_tool[a:b]
+    return mask
