@@ -276,24 +276,10 @@ def config(asked: argparse.Namespace) -> int:
     return run(asked)
 
 
-def project(directory: str) -> str:
-    """Return the git top level that `directory` lies in, else `directory` itself."""
-    at = directory
-    while True:
-        try:
-            os.stat(os.path.join(at, ".git"))
-            return at
-        except OSError:
-            parent = os.path.dirname(at)
-        if parent == at:
-            return directory
-        at = parent
-
-
 def _current_project() -> str | None:
     """Return the project worked in; None where the current directory has been deleted."""
     try:
-        return project(os.getcwd())
+        return paths.project(os.getcwd())
     except FileNotFoundError:
         return None
 

@@ -8,8 +8,6 @@ many times the frame's size.
 
 from __future__ import annotations
 
-import socket
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +21,6 @@ from indexd.errors import BadRequest, Timeout
 LARGE_METHOD = "mcp_event"
 RECEIVE_BYTES = 64 * 1024
 SEND_CHUNK_BYTES = 256 * 1024
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +90,6 @@ class Connection:
         # What came along is kept: mostly a whole frame, and then nothing more is waited for.
         while len(self._received) < count:
             self._received += await self._stream.receive(RECEIVE_BYTES)
-
-
-def credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user at the other end of a Unix socket, as the kernel knows them."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
 
 
 class _Envelope(msgspec.Struct):

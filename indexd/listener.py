@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from indexd.confine import Identity, identity_of
-from indexd.connection import credentials
 from indexd.errors import Busy, NotAllowed
 from indexd.paths import check_socket_path, private_directory
+from indexd.peer import credentials
 from indexd.systemd import Environment, adopt_socket
 
 BACKLOG = 128
