@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,9 @@ import numpy as np
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
 from indexd.segment import Array
+
+# One document in so many is few.
+FEW_SHARE = 20
 
 
 class FileFilter(NamedTuple):
@@ -26,14 +29,14 @@ class Selection:
 
     kinds: tuple[Kind, ...]
     files: FileFilter | None = None
-    tool_name: str | None = None
+    tool_names: tuple[str, ...] | None = None
     since: int | None = None
     until: int | None = None
 
     @property
     def of_files(self) -> bool:
         """Say whether kind and file decide alone, so that a view of it can be remembered."""
-        return self.tool_name is None and self.since is None and self.until is None
+        return self.tool_names is None and self.since is None and self.until is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +44,15 @@ class View:
     """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
 
     `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
-    they say it all; `documents` and `tokens` are what it selects.
+    they say it all; `few` are the documents themselves, where a mask leaves but few.
+    `documents` and `tokens` are what it selects.
     """
 
     part: Part
     ranks: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
     mask: Array | None
+    few: Array | None
     documents: int
     tokens: int
 
@@ -65,7 +70,7 @@ class View:
             ordinals = _joined([ordinals[a:b] for a, b in cuts], ordinals)
             freqs = _joined([freqs[a:b] for a, b in cuts], freqs)
         if self.mask is not None:
-            kept = self.mask[ordinals].nonzero()[0]
+            kept = self.mask.take(ordinals).nonzero()[0]
             ordinals, freqs = ordinals[kept], freqs[kept]
         return ordinals, freqs
 
@@ -128,15 +133,21 @@ def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
     ranges = _ranges(part, ranks)
     files = _live_files(snapshot, part, selection.files)
     mask = None if files is None else files[segment.columns.file]
-    if selection.of_files:
-        docs, tokens = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
-        if files is not None:
-            docs, tokens = docs[files], tokens[files]
-        return View(part, ranks, ranges, mask, int(docs.sum()), int(tokens.sum()))
-    mask = _document_mask(snapshot, part, selection, mask)
-    lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
-    total = sum(int(each.sum(dtype=np.int64)) for each in lengths)
-    return View(part, ranks, ranges, mask, sum(map(len, lengths)), total)
+    if not selection.of_files:
+        mask = _document_mask(snapshot, part, selection, mask)
+        lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
+        documents = sum(map(len, lengths))
+        tokens = sum([int(each.sum(dtype=np.int64)) for each in lengths])
+    else:
+        counts = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
+        documents, tokens = (int((c if files is None else c[files]).sum()) for c in counts)
+    few = None
+    if mask is not None and documents <= len(segment) // FEW_SHARE:
+        few = np.concatenate(
+            [np.zeros(0, np.int64), *(mask[a:b].nonzero()[0] + a for a, b in ranges)]
+        )
+        few = few.astype(np.uint32)
+    return View(part, ranks, ranges, mask, few, documents, tokens)
 
 
 def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -168,8 +179,8 @@ def _document_mask(
 ) -> Array:
     segment = part.segment
     mask = np.ones(len(segment), bool) if files is None else files
-    if selection.tool_name is not None:
-        mask &= _tool_mask(part, selection.tool_name)
+    if selection.tool_names is not None:
+        mask &= _tool_mask(part, selection.tool_names)
     if selection.since is not None or selection.until is not None:
         times = timestamps(snapshot, part, np.arange(len(segment)))
         if selection.since is not None:
@@ -179,13 +190,13 @@ def _document_mask(
     return mask
 
 
-def _tool_mask(part: Part, tool_name: str) -> Array:
+def _tool_mask(part: Part, tool_names: Collection[str]) -> Array:
     segment = part.segment
     mask = np.zeros(len(segment), bool)
-    if tool_name in segment.tool_names:
-        of_tool = segment.columns.tool == segment.tool_names.index(tool_name)
+    named = np.array([name in tool_names for name in segment.tool_names], bool)
+    if named.any():
         for kind in TOOL_KINDS:
             rank = KINDS.index(kind)
             a, b = segment.kind_starts[rank : rank + 2]
-            mask[a:b] = of_tool[a:b]
+            mask[a:b] = named[segment.columns.tool[a:b]]
     return mask

@@ -238,7 +238,8 @@ class Store:
 
     def _scan(self, prefix: bytes) -> dict[bytes, bytes]:
         # In the writing thread, so that nothing is written between the two looks.
-        found = self._read(lambda rows: rows.scan(prefix), {})
+        nothing: dict[bytes, bytes] = {}
+        found = self._read(lambda rows: rows.scan(prefix), nothing)
         with self._lock:
             waiting = {key: value for unit in self._waiting for key, value in unit.items()}
         later = {key: value for key, value in waiting.items() if key.startswith(prefix)}
