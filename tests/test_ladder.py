@@ -69,7 +69,7 @@ def scores(
 def plainly(
     said: Sequence[Said], query: str, formula: Formula, profile: Profile
 ) -> dict[int, float]:
-    """Return what `scores` should, by the letter of docs/ranking.md."""
+    """Return what `scores` should, by the letter of docs/ranking-bench.md."""
     counts, lengths = {}, {}
     for at, one in enumerate(said):
         meant = [meaning(raw, profile) for raw in raw_tokens(one.text)]
