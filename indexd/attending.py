@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexd.confine import open_below as confined
-from indexd.confine import relative_below
 from indexd.errors import NotAllowed, NotFound
 from indexd.finding import Found
 from indexd.formats.registry import FORMATS
@@ -46,14 +44,14 @@ def attend(task: Task, fetch: Fetch) -> Change:
     found, old = task.found, task.old
     base = _now(found, old)
     hint = found.root.root.format
-    fd = found.root.directory.fd
-    outcome = read(Job(base, hint, task.new_file_id, task.profile, task.thorough), fd)
+    root = found.root.directory
+    outcome = read(Job(base, hint, task.new_file_id, task.profile, task.thorough), root)
     outcome = outcome._replace(record=_with_sidecars(found, outcome.record, old))
     try:
         return settle(old, outcome, fetch)
     except NotFound:  # Rows were lost: begin anew, as for a file never seen.
         base = msgspec.structs.replace(base, checkpoint=None)
-        outcome = read(Job(base, hint, task.new_file_id, task.profile), fd)
+        outcome = read(Job(base, hint, task.new_file_id, task.profile), root)
         record = _with_sidecars(found, outcome.record, None)
         return settle(old, outcome._replace(record=record), fetch)
 
@@ -91,11 +89,8 @@ def _with_sidecars(found: Found, record: Record, old: Record | None) -> Record:
 
 
 def _content(found: Found, path: str) -> bytes:
-    relative = relative_below(found.root.path, path)
-    if relative is None:
-        return b""
     try:
-        fd = confined(found.root.directory.fd, relative)
+        fd = found.root.directory.open(path)
     except NotAllowed:
         return b""
     with open(fd, "rb") as file:

@@ -31,9 +31,9 @@ from indexd.looking import Looked
 from indexd.publishing import Publisher
 from indexd.records import Record
 from indexd.roots import Root
+from indexd.schedule import Schedule
 from indexd.settling import Change
 from indexd.store import Store
-from indexd.sweep import Schedule
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
 from indexd.watch import Watcher
@@ -201,7 +201,7 @@ class Indexer:
             if full:
                 await self._settle_doubts(time.time_ns())
             now = _now()
-            schedule = schedule.after_full(now, found=found) if full else schedule.after_recent(now)
+            schedule = schedule.after_full(now, found=found) if full else schedule.after_poll(now)
 
     def _polled(self, root: OpenRoot) -> bool:
         return self._watcher is None or self._watcher.mode(root.path) == "poll"
