@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import stat
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -37,6 +38,10 @@ RESOLVE_BENEATH = 0x08
 OPENAT2_UNUSABLE = frozenset(
     {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG, errno.EAGAIN}
 )  # fmt: skip
+
+
+# No room for another descriptor says nothing about the file.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Identity(NamedTuple):
@@ -90,6 +95,8 @@ class RootDirectory:
         """
         self.path = os.path.realpath(path, strict=True)
         self.fd = os.open(self.path, os.O_DIRECTORY | HANDLE_FLAGS)
+        # Threads may be about to open something below: it closes when the last lets go of it.
+        self._closing = weakref.finalize(self, os.close, self.fd)
         self.identity = identity_of(os.fstat(self.fd))
 
     def open(self, path: object, identity: Identity | None = None) -> int:
@@ -112,8 +119,8 @@ class RootDirectory:
             return False
 
     def close(self) -> None:
-        """Let go of the directory."""
-        os.close(self.fd)
+        """Let go of the directory at once; else that happens when nobody holds it any more."""
+        self._closing()
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +162,8 @@ def open_below(
     """Return a read-only, non-blocking descriptor of the regular file `relative`.
 
     The name is resolved below the directory `root_fd`. The file must be ours and, when
-    `identity` is given, that very file. Raises NotAllowed, always the same, for everything else.
+    `identity` is given, that very file. Raises NotAllowed, always the same, for everything else,
+    but OSError when there is no room for another descriptor.
     """
     try:
         name = os.fsencode(relative)
@@ -168,7 +176,15 @@ def open_below(
         finally:
             os.close(handle)
     except (OSError, TypeError, UnicodeEncodeError) as error:
+        if isinstance(error, OSError):
+            pass_exhaustion(error)
         raise refusal() from error
+
+
+def pass_exhaustion(error: OSError) -> None:
+    """Raise the error again if it tells of a lack of descriptors, not of what was looked at."""
+    if error.errno in EXHAUSTED:
+        raise error
 
 
 def resolve_by_openat2(root_fd: int, name: bytes) -> int:

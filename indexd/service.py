@@ -14,19 +14,24 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import history
 from indexd.around import around
+from indexd.errors import Busy
 from indexd.index import Index
 from indexd.requests import Around, History, Search, Sync
 from indexd.searching import Searcher, Sources
+from indexd.settling import RowsLost
 
 # Scoring holds the interpreter; more threads than this would only wait for each other.
 THREADS = 2
+# How often `around` begins anew because what it was about to look up was replaced meanwhile.
+ROWS_TRIES = 5
 
 
 class Service:
     """Answers `search`, `around`, `history` and `sync`.
 
     `catch_up` returns once everything written before it was called is in the index; `pending`
-    says how many files and bytes are not read yet.
+    says how many files and bytes are not read yet; `restore_rows` has a session read again if
+    the cache has lost rows of it.
     """
 
     def __init__(
@@ -36,9 +41,11 @@ class Service:
         sources: Sources,
         catch_up: Callable[[], Awaitable[None]],
         pending: Callable[[], tuple[int, int]],
+        restore_rows: Callable[[str], Awaitable[None]],
     ) -> None:
         self._index, self._searcher, self._sources = index, searcher, sources
         self._catch_up, self._pending = catch_up, pending
+        self._restore_rows = restore_rows
         self._threads = CapacityLimiter(THREADS)
 
     async def search(self, request: Search) -> dict[str, Any]:
@@ -73,7 +80,14 @@ class Service:
     async def around(self, request: Around) -> dict[str, Any]:
         """Return the answer to `around`."""
         await self._catch_up()
-        return await to_thread.run_sync(around, self._sources, request, limiter=self._threads)
+        for _ in range(ROWS_TRIES):
+            try:
+                return await to_thread.run_sync(
+                    around, self._sources, request, limiter=self._threads
+                )
+            except RowsLost:  # By an append at this moment, or with the cache.
+                await self._restore_rows(request.session_path)
+        raise Busy("the session is being read again", "ask again in a moment")
 
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""
