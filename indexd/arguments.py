@@ -83,7 +83,7 @@ def _every_command() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    _add_rest(parser)
     parser.add_argument("--version", action="version", version=f"indexctl {__version__}")
     _add_shared(parser)
     return parser
@@ -102,6 +102,12 @@ def _one_command(name: str) -> Parser:
     fill(parser)
     _add_shared(parser)
     return parser
+
+
+def _add_rest(parser: argparse.ArgumentParser) -> None:
+    rest = parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    # There may be none; Python 3.11 would ask for it, by this name.
+    rest.required = False
 
 
 def _add_shared(parser: Parser) -> None:
@@ -218,6 +224,9 @@ def _tools(parser: argparse.ArgumentParser) -> None:
     add("-n", "--max-results", type=_whole, metavar="N", help="tools to show (5)")
     add("--server", metavar="NAME", help="only tools of this server")
     add("--detail", choices=("signature", "full"), help="one line, or the whole input schema")
+    add("--session", metavar="ID", help="without QUERY: what this session has loaded")
+    add("--context-window", type=_whole, metavar="N", help="without QUERY: tokens it has (200000)")
+    add("--budget", type=_whole, metavar="N", help="without QUERY: tokens the list may take")
 
 
 def _history(parser: argparse.ArgumentParser) -> None:
@@ -232,8 +241,9 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
     parser.usage = "indexctl mcp event | sync | servers | serve [options]"
-    parser.add_argument("action", choices=("event", "sync", "servers", "serve"), help="see above")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
+    actions = ("event", "sync", "servers", "serve")
+    parser.add_argument("action", metavar="ACTION", choices=actions, help="see above")
+    _add_rest(parser)
 
 
 def _reindex(parser: argparse.ArgumentParser) -> None:

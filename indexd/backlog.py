@@ -63,13 +63,13 @@ class Backlog:
         waiting = list(self._waiting.items())
         return sum(unread_bytes(found.stamp, self._library.get(path)) for path, found in waiting)
 
+    def leaves_out(self, found: Found) -> bool:
+        """Say whether a worker died of this file, as it still is."""
+        return self._deadly.get(found.candidate.path) == found.stamp
+
     def add(self, files: list[Found]) -> None:
         """Let files wait; one that waits already waits in its newer form."""
-        self._waiting |= {
-            found.candidate.path: found
-            for found in files
-            if self._deadly.get(found.candidate.path) != found.stamp
-        }
+        self._waiting |= {found.candidate.path: found for found in files}
 
     def remove(self, path: str) -> None:
         """Let a file wait no longer."""
@@ -95,7 +95,7 @@ class Backlog:
                 if self._usable and self.unread_bytes > WORKER_BYTES:
                     await self._with_workers()
                 for found in self._newest():
-                    await self._read_beside(found)
+                    await self.read_beside(found)
 
     def _tell(self) -> None:
         self._fewer.set()
@@ -110,11 +110,11 @@ class Backlog:
         if self._waiting.get(found.candidate.path) is found:
             self.remove(found.candidate.path)
 
-    async def _read_beside(self, found: Found) -> None:
+    async def read_beside(self, found: Found, *, thorough: bool = False) -> None:
         """Read one file beside all else; it may change again, or go, while it is read."""
         path = found.candidate.path
         old = self._library.get(path)
-        task = Task(found, old, self._library.new_file_id(), self._profile)
+        task = Task(found, old, self._library.new_file_id(), self._profile, thorough)
         try:
             change: Change | Exception = await to_thread.run_sync(
                 attend, task, self._fetch, limiter=self._beside

@@ -31,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         output.leave_quietly()
         return 0
+    except OSError as error:
+        output.leave_quietly()
+        place = f"{error.filename}: " if error.filename else ""
+        output.say(f"cannot go on: {place}{error.strerror}")
+        return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from indexd.errors import IndexdError
 
 TIMEOUT_SECONDS = 30.0
-START_HINT = "start it with: systemctl --user start indexd.socket, or run: indexd"
+START_HINT = "start it with: indexctl status, or: systemctl --user start indexd.socket"
 
 _CREDENTIALS = struct.Struct("3i")
 

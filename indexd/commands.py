@@ -165,9 +165,9 @@ def tools(asked: argparse.Namespace) -> int:
     text = " ".join(asked.text)
     with connected(asked) as client:
         if not text and not asked.id:
-            answer = client.tool_list()
+            answer = client.tool_list(asked.session, asked.context_window, asked.budget)
             shown = render.tool_list
-            some = bool(answer.get("deferred") or answer.get("loaded"))
+            some = bool(answer.get("tokens_all"))
         else:
             answer = client.tool_search(
                 text or None,
@@ -185,7 +185,7 @@ def tools(asked: argparse.Namespace) -> int:
         if some:
             output.write(shown(answer, output.terminal()))
         elif not answer.get("warnings"):
-            output.say("no tools found")
+            output.say("no server's tools are indexed; run: indexctl mcp sync")
     return FOUND if some else NOTHING
 
 
@@ -197,7 +197,7 @@ def history(asked: argparse.Namespace) -> int:
             "invalid arguments: not a JSON object", 'send {"operation": "search", ...}'
         )
     with connected(asked) as client:
-        answer = client.history({"project": project(os.getcwd()), **payload})
+        answer = client.history({"project": _current_project() or "", **payload})
     if asked.json:
         output.write_json(answer)
     else:
@@ -237,13 +237,16 @@ def mcp(asked: argparse.Namespace) -> int:
 def reindex(asked: argparse.Namespace) -> int:
     """Have sessions read again from the start."""
     with connected(asked) as client:
-        answer = client.reindex(os.path.abspath(asked.path) if asked.path else None)
+        path = os.path.abspath(asked.path) if asked.path else None
+        answer = client.reindex(path)
+    files = answer["files"]
     if asked.json:
         output.write_json(answer)
+    elif files:
+        output.say(f"reading {files:,} files again; see: indexctl status --wait")
     else:
-        output.warn(answer)
-        output.say("reading again; see: indexctl status --wait")
-    return FOUND
+        output.say(f"no session is indexed at {path or 'any root'}; see: indexctl status")
+    return FOUND if files else NOTHING
 
 
 def stop(asked: argparse.Namespace) -> int:
@@ -288,6 +291,14 @@ def project(directory: str) -> str:
         at = parent
 
 
+def _current_project() -> str | None:
+    """Return the project worked in; None where the current directory has been deleted."""
+    try:
+        return project(os.getcwd())
+    except FileNotFoundError:
+        return None
+
+
 def _place(asked: argparse.Namespace) -> dict[str, Any]:
     """Return the session path or id, and the message, that `around` was given."""
     session, *index = asked.where
@@ -314,7 +325,7 @@ def _filters(asked: argparse.Namespace) -> dict[str, Any]:
     """Return which sessions a command line means; the project is also a hit's to be of or not."""
     return {
         "scope": asked.scope or ("project" if asked.project else None),
-        "project": _directory_or_name(asked.project) if asked.project else project(os.getcwd()),
+        "project": _directory_or_name(asked.project) if asked.project else _current_project(),
         "session_dir": os.path.abspath(asked.session_dir) if asked.session_dir else None,
         "agent": asked.agent,
         "session": _path_or_id(asked.session),
@@ -344,7 +355,10 @@ def _next_page(hits: list[dict[str, Any]]) -> str:
         if not skip and not word.startswith("--offset"):
             words.append(quoted(word))
         skip = word == "--offset"
-    line = f"indexctl {' '.join(words)} --offset {hits[-1]['rank']}"
+    # Behind `--` it would be a word to look for.
+    end = words.index("--") if "--" in words else len(words)
+    words[end:end] = ["--offset", str(hits[-1]["rank"])]
+    line = f"indexctl {' '.join(words)}"
     return line if line.isprintable() and len(line) <= 120 else ""
 
 

@@ -138,9 +138,15 @@ def load(
     """Return the settings; keyword arguments are the command line's flags.
 
     `formats` are the readers whose default roots count, all known ones when None.
-    Raises BadRequest for anything that is unknown, malformed or refused.
+    Raises BadRequest for anything that is unknown, malformed or refused, and for a file that was
+    named but is not there.
     """
     file = config_file or paths.config_file(environment)
+    if (config_file or environment.get("INDEXD_CONFIG")) and not os.path.exists(file):
+        raise BadRequest(
+            f"configuration file {file} does not exist",
+            "correct --config or INDEXD_CONFIG, or write the file: indexctl config --init",
+        )
     return settings(
         read(file),
         Settings(

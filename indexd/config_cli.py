@@ -12,7 +12,7 @@ from indexd.terminal import visible
 if TYPE_CHECKING:
     import argparse
 
-RELOAD_HINT = "a daemon that runs takes it over on SIGHUP, or when it starts next"
+RELOAD_HINT = "it takes effect when the daemon starts next: indexctl stop; indexctl status"
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def _show(file: str, asked: argparse.Namespace) -> None:
     elif asked.key is not None:
         output.write(f"{_shown(*values.values())}\n")
     else:
-        output.write("".join(f"{key} = {_shown(value)}\n" for key, value in values.items()))
+        output.write("".join(f"{_line(key, value)}\n" for key, value in values.items()))
 
 
 def _in_force(file: str) -> dict[str, Any]:
@@ -60,7 +60,11 @@ def _in_force(file: str) -> dict[str, Any]:
     }
 
 
+def _line(key: str, value: Any) -> str:
+    if isinstance(value, list):
+        return "".join([f"{key} =", *(f"\n  {_shown(each)}" for each in value)])
+    return f"{key} = {_shown(value)}"
+
+
 def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(map(_shown, value)) if isinstance(value, list) else visible(str(value))
+    return str(value).lower() if isinstance(value, bool) else visible(str(value))

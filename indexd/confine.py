@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import stat
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -81,7 +82,11 @@ def relative_below(root: str, path: str) -> str | None:
 
 
 class RootDirectory:
-    """A root held open: the directory it was at start, whatever its path leads to by now."""
+    """A root held open: the directory it was at start, whatever its path leads to by now.
+
+    The descriptor is closed with the last reference: a thread that still reads through a root
+    which was let go must not find another directory under the same number.
+    """
 
     def __init__(self, path: str) -> None:
         """Open the directory at `path`, through symbolic links if need be.
@@ -90,6 +95,7 @@ class RootDirectory:
         """
         self.path = os.path.realpath(path, strict=True)
         self.fd = os.open(self.path, os.O_DIRECTORY | HANDLE_FLAGS)
+        self._close = weakref.finalize(self, os.close, self.fd)
         self.identity = identity_of(os.fstat(self.fd))
 
     def open(self, path: object, identity: Identity | None = None) -> int:
@@ -112,8 +118,8 @@ class RootDirectory:
             return False
 
     def close(self) -> None:
-        """Let go of the directory."""
-        os.close(self.fd)
+        """Close the directory now, when nobody else can hold it."""
+        self._close()
 
     def __enter__(self) -> Self:
         return self

@@ -90,8 +90,12 @@ def main(
         settings = load(
             os.environ, config_file=flags.config, socket=flags.socket, cache_dir=flags.cache_dir
         )
-        with sole_daemon(settings.cache_dir), listening(settings.socket, os.environ) as listener:
+        with (
+            sole_daemon(settings.cache_dir) as announce,
+            listening(settings.socket, os.environ) as listener,
+        ):
             settings = dataclasses.replace(settings, socket=listener.getsockname())
+            announce(settings.socket)
             anyio.run(live, build, settings, listener, notifier, starter)
     except Exception as error:
         return _report_failure(error)
@@ -252,7 +256,8 @@ def _report_failure(error: Exception) -> int:
         failure = failure.exceptions[0]
     if isinstance(failure, IndexdError):
         # The last line: a client that started us shows it to its user.
-        sys.stderr.write(f"indexd: {failure.message}; {failure.hint}\n")
+        reason = "; ".join(filter(None, (failure.message, failure.hint)))
+        sys.stderr.write(f"indexd: {reason}\n")
     else:
         log.critical("indexd failed", exc_info=error)
     return 1

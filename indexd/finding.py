@@ -60,15 +60,10 @@ class Found(NamedTuple):
             or record.source != self.root.root.source
         )
 
-    def doubtful(self, record: Record, now_ns: int) -> bool:
-        """Say whether this file rests at `now_ns`, and what `record` knows of it is unproven."""
-        known = record.checkpoint
-        return (
-            known is not None
-            and not known.proven
-            and known.stamp == self.stamp
-            and now_ns - max(self.stamp.mtime_ns, self.stamp.ctime_ns) > REST_NS
-        )
+    def rests(self, record: Record, now_ns: int) -> bool:
+        """Say whether this file is as `record` knows it, and has been for a while at `now_ns`."""
+        last_change = max(self.stamp.mtime_ns, self.stamp.ctime_ns)
+        return not self.differs(record) and now_ns - last_change > REST_NS
 
 
 def sweep(roots: Iterable[OpenRoot]) -> list[Found]:

@@ -89,9 +89,9 @@ class Snapshot:
     remembered: dict[object, Any] = field(default_factory=dict)
 
     def remember(self, key: object, value: Any) -> None:
-        """Keep what a selection is in a part, for later queries."""
-        while len(self.remembered) >= _REMEMBERED_SELECTIONS:
-            self.remembered.pop(next(iter(self.remembered)), None)
+        """Keep what a selection is in a part, for later queries; any thread may."""
+        for oldest in list(self.remembered)[: 1 - _REMEMBERED_SELECTIONS]:
+            self.remembered.pop(oldest, None)
         self.remembered[key] = value
 
 

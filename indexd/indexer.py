@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -66,8 +66,8 @@ class Indexer:
         self._cookies = os.path.join(cache_dir, "cookies")
         self._watcher: Watcher | None = None
         base_path = os.path.join(cache_dir, base_name)
-        self._upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
-        self._publisher = Publisher(index, self.library, store, self._upkeep)
+        self.upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
+        self._publisher = Publisher(index, self.library, store, self.upkeep)
         self._turn = anyio.Lock()
         self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)
         self._one = CapacityLimiter(1)
@@ -98,7 +98,7 @@ class Indexer:
         await self._swept.wait()
         assert self._watcher is not None
         seen = await asyncio.wrap_future(self._watcher.barrier())
-        async with self._turn:
+        async with self._in_turn():
             await self._take_events()
             unseen = [r for r in self.opened_roots.values() if not seen or self._polled(r)]
             if unseen:
@@ -106,7 +106,7 @@ class Indexer:
 
     async def reindex(self, path: str | None) -> int:
         """Forget what is known of one session, or of all, and read it again; return how many."""
-        async with self._turn:
+        async with self._in_turn():
             chosen = list(self.library) if path is None else [self.library.get(path)]
             for record in chosen:
                 if record is not None:
@@ -116,7 +116,7 @@ class Indexer:
 
     async def changed_roots(self, roots: Sequence[Root]) -> None:
         """Follow another configuration of roots."""
-        async with self._turn:
+        async with self._in_turn():
             self._configured = list(roots)
             self._open_roots()
             old, self._watcher = self._watcher, await self._in_thread(self._watch, _loop())
@@ -128,7 +128,7 @@ class Indexer:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Restore what the cache holds, then follow the files until cancelled."""
-        await self._in_thread(self._upkeep.restore)
+        await self._in_thread(self.upkeep.restore)
         task_status.started()
         self._open_roots()
         self._watcher = await self._in_thread(self._watch, _loop())
@@ -137,7 +137,7 @@ class Indexer:
                 tasks.start_soon(self._following)
                 tasks.start_soon(self._sweeping)
                 tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self._upkeep.run)
+                tasks.start_soon(self.upkeep.run)
         finally:
             self._watcher.close()
 
@@ -166,8 +166,6 @@ class Indexer:
     def close(self) -> None:
         """Write down what a restart will want, in the little time there is."""
         self._store.close()
-        for root in self.opened_roots.values():
-            root.directory.close()
 
     # Following.
 
@@ -179,7 +177,7 @@ class Indexer:
             await self._changed.wait()
             # Agents write in bursts: a moment's patience turns many looks into one.
             await anyio.sleep(SETTLE_SECONDS)
-            async with self._turn:
+            async with self._in_turn():
                 await self._take_events()
 
     async def _take_events(self) -> None:
@@ -197,9 +195,11 @@ class Indexer:
             polled = [root for root in list(self.opened_roots.values()) if self._polled(root)]
             await anyio.sleep(schedule.wait(_now(), polling=bool(polled)))
             full = _now() >= schedule.full_at
-            async with self._turn:
+            async with self._in_turn():
                 found = await self._sweep(None if full else polled)
             self._swept.set()
+            if full:
+                await self._settle_doubts(time.time_ns())
             now = _now()
             schedule = schedule.after_full(now, found=found) if full else schedule.after_recent(now)
 
@@ -208,12 +208,11 @@ class Indexer:
 
     async def sweep(self, now_ns: int) -> None:
         """Compare every file with what is known, at the time `now_ns` by the system's clock."""
-        async with self._turn:
-            await self._sweep(now_ns=now_ns)
+        async with self._in_turn():
+            await self._sweep()
+        await self._settle_doubts(now_ns)
 
-    async def _sweep(
-        self, roots: Sequence[OpenRoot] | None = None, now_ns: int | None = None
-    ) -> bool:
+    async def _sweep(self, roots: Sequence[OpenRoot] | None = None) -> bool:
         """Compare the files of some roots, or of all, with what is known; say if any differed."""
         if roots is None:
             self._open_roots()
@@ -228,28 +227,30 @@ class Indexer:
             if record.path not in here and (swept is None or record.root in swept)
         ]
         await self._attend_to(differing, gone)
-        if roots is None:
-            await self._settle_doubts(here, now_ns or time.time_ns())
         return bool(differing or gone)
 
-    async def _settle_doubts(self, here: Mapping[str, Found], now_ns: int) -> None:
-        """Read again, once they rest, the files of whose middle an append left a doubt."""
+    async def _settle_doubts(self, now_ns: int) -> None:
+        """Read again, once they rest, the files of whose middle an append left a doubt.
+
+        Beside the turns: nobody who asks waits for a proof.
+        """
         budget = PROOF_BYTES
-        for path, found in here.items():
-            record = self.library.get(path)
-            if record is None or path in self.backlog or not found.doubtful(record, now_ns):
-                continue
-            budget -= found.stamp.size
-            await self._attend_now(found, record, thorough=True)
+        for record in self.library:
             if budget < 0:
                 break
+            root = self.root_of(record.path)
+            if root is None or record.checkpoint is None or record.checkpoint.proven:
+                continue
+            for found in await self._in_thread(finding.known, root, record):
+                if found.rests(record, now_ns):
+                    budget -= found.stamp.size
+                    await self.backlog.read_beside(found, thorough=True)
 
     def _open_roots(self) -> None:
         """Open the roots that have appeared, and let go of those that are gone."""
         wanted = {root.path: root for root in self._configured}
         for path, opened in list(self.opened_roots.items()):
             if wanted.get(path) != opened.root or not opened.directory.is_current():
-                opened.directory.close()
                 del self.opened_roots[path]
         for path, root in wanted.items():
             if path not in self.opened_roots:
@@ -293,7 +294,8 @@ class Indexer:
 
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""
-        found = sorted(found, key=lambda f: f.stamp.mtime_ns, reverse=True)
+        found = [one for one in found if not self.backlog.leaves_out(one)]
+        found.sort(key=lambda one: one.stamp.mtime_ns, reverse=True)
         prompt = [one for one in found if one.candidate.path not in self.backlog]
         # All of them are pending from now on, so that nobody is told otherwise.
         self.backlog.add(found)
@@ -324,15 +326,23 @@ class Indexer:
         now = found.candidate.data_path
         return old if named_by_path(old.data_path) == named_by_path(now) else None
 
-    async def _attend_now(
-        self, found: Found, old: Record | None, *, thorough: bool = False
-    ) -> None:
-        task = Task(found, old, self.library.new_file_id(), self._profile, thorough)
+    async def _attend_now(self, found: Found, old: Record | None) -> None:
+        task = Task(found, old, self.library.new_file_id(), self._profile)
         try:
             change: Change | Exception = await self._in_thread(attend, task, self._store.get)
         except Exception as error:
             change = error
         self._publisher.conclude(found, old, change)
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Hold the turn; what has begun in it ends in it, even if who asked does not wait.
+
+        Events that were drained and not attended to would be lost until the next sweep.
+        """
+        async with self._turn:
+            with anyio.CancelScope(shield=True):
+                yield
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await to_thread.run_sync(lambda: work(*args), limiter=self._one)

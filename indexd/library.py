@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from indexd.records import Record
@@ -31,6 +31,10 @@ class Library:
         """Return a file id that was never used."""
         self._next_id += 1
         return self._next_id - 1
+
+    def never_again(self, file_ids: Iterable[int]) -> None:
+        """Note ids that were used, though no record has them any more."""
+        self._next_id = max(self._next_id, 1 + max(file_ids, default=0))
 
     def get(self, path: str) -> Record | None:
         """Return the record of a session path."""
@@ -68,7 +72,7 @@ class Library:
         if record.checkpoint is not None:
             stamp = record.checkpoint.stamp
             self._inodes[stamp.device, stamp.inode] = record.path
-        self._next_id = max(self._next_id, record.file_id + 1)
+        self.never_again([record.file_id])
 
     def remove(self, path: str) -> Record | None:
         """Forget the record of a session path and return it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from indexd.errors import Busy, NotAllowed
@@ -18,10 +18,11 @@ LOCK_NAME = "indexd.lock"
 
 
 @contextmanager
-def sole_daemon(cache_dir: str) -> Iterator[None]:
+def sole_daemon(cache_dir: str) -> Iterator[Callable[[str], None]]:
     """Hold the lock of `cache_dir`, which is made (0700) where it is missing.
 
-    Raises Busy, naming the process, when another daemon holds it; NotAllowed when the directory
+    Yields what announces the socket that is listened at, for whoever comes second. Raises Busy,
+    naming process and socket, when another daemon holds the lock; NotAllowed when the directory
     is no place of our own.
     """
     path = os.path.join(private_directory(cache_dir), LOCK_NAME)
@@ -31,7 +32,8 @@ def sole_daemon(cache_dir: str) -> Iterator[None]:
         raise NotAllowed(f"{path} cannot be opened: {error.strerror}", "move it away") from error
     try:
         _take(fd, cache_dir)
-        yield
+        _write(fd, "")
+        yield lambda socket: _write(fd, socket)
     finally:
         # The file stays: whoever removed it could hold a lock that nobody else sees.
         os.close(fd)
@@ -41,12 +43,20 @@ def _take(fd: int, cache_dir: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        pid, _, socket = os.fsdecode(os.pread(fd, 4096, 0)).strip().partition("\n")
+        # It may listen where this environment does not look: once without a runtime directory,
+        # once with.
+        hint = (
+            f"use that one, with INDEXD_SOCKET={socket}, or end it: indexctl --socket {socket} stop"
+        )
         raise Busy(
-            f"another indexd (process {pid}) already keeps {cache_dir}",
-            "use that one, or end it first: indexctl stop",
+            f"another indexd (process {pid or 'unknown'}) already keeps {cache_dir}",
+            hint if socket else "use that one, or end it first: indexctl stop",
         ) from error
+
+
+def _write(fd: int, socket: str) -> None:
     # Only a courtesy to whoever comes second, so a full disk does not matter.
     with suppress(OSError):
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(fd, os.fsencode(f"{os.getpid()}\n{socket}\n"), 0)

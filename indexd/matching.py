@@ -139,7 +139,7 @@ def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     terms = list(dict.fromkeys(term for each in query for term in each.terms))
     hashes = np.array([term_hash(term) for term in terms], np.uint64)
     found = [_terms(view, terms, hashes) for view in views]
-    occurring = frozenset().union(*found)
+    occurring = found[0].keys() if len(found) == 1 else frozenset().union(*found)
     wanted = [each.among(occurring) for each in query]
     return [
         Matches(view, [_together(view, [held[t] for t in which if t in held]) for which in wanted])
@@ -163,6 +163,10 @@ def _term(view: View, at: int) -> Held:
     row = impact.row(segment, at)
     if row is None:
         return Listed(view, *view.chosen(*segment.term_postings(at)))
+    if view.few is not None:
+        freqs = row.at(view.few)
+        kept = freqs.nonzero()[0]
+        return Listed(view, view.few[kept], freqs[kept])
     if view.mask is None:
         count = sum(row.below[rank + 1] - row.below[rank] for rank in view.ranks)
     else:
@@ -188,17 +192,16 @@ def _together(view: View, terms: Sequence[Held]) -> Held:
 def _listed_together(view: View, lists: Sequence[Listed]) -> Listed:
     if not lists:
         return Listed(view, *_NOTHING)
-    ordinals, order, owners = grouped([each.ordinals for each in lists])
+    ordinals, order, owners = grouped(np.concatenate([each.ordinals for each in lists]))
     freqs = np.concatenate([each.freqs for each in lists])[order]
     return Listed(view, ordinals, np.bincount(owners, freqs).astype(np.uint32))
 
 
-def grouped(lists: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Return the distinct ordinals of some lists, and the order that brings equal ones together.
+def grouped(ordinals: Array) -> tuple[Array, Array, Array]:
+    """Return the distinct ones of some ordinals, and the order that brings equal ones together.
 
-    Within it lists keep their order; the third item says for each place which ordinal it is of.
+    Equal ones stay in order; the third item says for each place which distinct one it is of.
     """
-    ordinals = np.concatenate(lists)
     order = ordinals.argsort(kind="stable")
     ordinals = ordinals[order]
     other = np.concatenate(([True], ordinals[1:] != ordinals[:-1]))

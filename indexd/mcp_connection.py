@@ -61,7 +61,8 @@ class Connection:
     @property
     def instructions(self) -> str | None:
         """What the server says of its use, if anything."""
-        return self._client.instructions
+        said: str | None = self._client.instructions
+        return said
 
     async def refresh(self) -> list[Any]:
         """Ask for every page of tools and return those the client wants, raw as they came."""

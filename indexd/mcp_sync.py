@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
 async def sync(
     specs: Sequence[ServerSpec], sink: Sink, talk: Talk, *, watch: bool = False
 ) -> list[Outcome]:
-    """Connect to every server of `specs`, hand `sink` an event for each, `talk` a line.
+    """Connect to every server of `specs`, hand `sink` an event for each, and `talk` a line and
+    its outcome.
 
     `sink` is called in a worker thread, one call at a time. With `watch` the connections stay
     open, changes are told as they come, lost servers are tried again, and nothing returns

@@ -190,9 +190,19 @@ class Methods:
             ),
         )
 
-    def tool_list(self, session: str | None = None, context_window: int | None = None) -> Any:
-        """Return which tools a session has loaded and which it could search for."""
-        return self.call("tool_list", _given(session=session, context_window=context_window))
+    def tool_list(
+        self,
+        session: str | None = None,
+        context_window: int | None = None,
+        budget: int | None = None,
+    ) -> Any:
+        """Return which tools a session has loaded and which it could search for.
+
+        `budget`, in tokens, shortens the list to first sentences, then to ids.
+        """
+        return self.call(
+            "tool_list", _given(session=session, context_window=context_window, budget=budget)
+        )
 
     def mcp_event(
         self,

@@ -109,7 +109,9 @@ def check_private(path: str) -> None:
     try:
         status = os.lstat(path)
     except OSError as error:
-        raise NotAllowed(f"{path} cannot be used: {error.strerror}") from error
+        raise NotAllowed(
+            f"{path} cannot be used: {error.strerror}", "choose another directory"
+        ) from error
     if stat.S_ISLNK(status.st_mode):
         raise NotAllowed(
             f"{path} is a symbolic link, which somebody could turn elsewhere",

@@ -7,9 +7,8 @@ is applied before anything is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby, repeat
-from operator import itemgetter
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -182,7 +181,7 @@ def _checked(
     if not found:
         return [], 0
     first = _trimmed(snapshot, found, order._replace(relative_score=0.0, grouped=False), CHECKED)
-    rows = _within_bytes(_in_order(snapshot, first)[:CHECKED])
+    rows = _within_bytes(_in_order(snapshot, first, CHECKED))
     answers = [row for row, is_one in zip(rows, check(rows), strict=True) if is_one]
     kept = []
     for each in first:
@@ -210,7 +209,7 @@ def _best(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> li
     many = sum(len(each.scores) for each in found) > FEW_DOCUMENTS
     if order.recent or order.grouped or many:
         found = _trimmed(snapshot, found, order, top)
-    rows = _in_order(snapshot, found)[:top]
+    rows = _in_order(snapshot, found, top)
     least = order.relative_score * max(row.score for row in rows)
     return rows if order.recent else [row for row in rows if row.score >= least]
 
@@ -297,29 +296,25 @@ def _path_key(facts: FileFacts) -> bytes:
     return facts.path.encode("utf-8", "surrogateescape")
 
 
-def _in_order(snapshot: Snapshot, found: Sequence[_Found]) -> list[Ranked]:
-    """Return the documents by descending key; where that is equal by path, message, kind, call."""
-    rows: list[tuple[float, Ranked]] = []
+def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ranked]:
+    """Return the `top` first by descending key; where equal by path, message, kind and call."""
+    rows: list[tuple[Any, ...]] = []
     for part, documents, scores, keys, others in found:
-        segment = part.segment
-        file_ids = segment.file_ids[segment.columns.file[documents]].tolist()
-        facts = map(snapshot.files.__getitem__, file_ids)
-        ranked = map(
-            Ranked, scores.tolist(), facts, repeat(part), documents.tolist(), others.tolist()
+        segment, columns = part.segment, part.segment.columns
+        file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
+        facts = [snapshot.files[file_id] for file_id in file_ids]
+        rows += zip(
+            (-keys).tolist(),
+            map(_path_key, facts),
+            columns.message.take(documents).tolist(),
+            segment.kind_ranks(documents).tolist(),
+            columns.call.take(documents).tolist(),
+            scores.tolist(),
+            facts,
+            repeat(part),
+            documents.tolist(),
+            others.tolist(),
+            strict=False,
         )
-        rows += zip(keys.tolist(), ranked, strict=True)
-    rows.sort(key=itemgetter(0), reverse=True)
-    in_order: list[Ranked] = []
-    for _, equal in groupby(rows, key=itemgetter(0)):
-        group = [row for _, row in equal]
-        in_order += group if len(group) == 1 else sorted(group, key=_place)
-    return in_order
-
-
-def _place(row: Ranked) -> tuple[bytes, int, int, int]:
-    columns = row.part.segment.columns
-    rank = int(row.part.segment.kind_ranks(np.array([row.ordinal]))[0])
-    return (
-        _path_key(row.facts), int(columns.message[row.ordinal]), rank,
-        int(columns.call[row.ordinal]),
-    )  # fmt: skip
+    rows.sort()  # no two documents are equal in the first five
+    return [Ranked(*row[5:]) for row in rows[:top]]

@@ -31,9 +31,10 @@ def status(answer: Answer, term: Terminal, home: str) -> str:
         if answer.get(name):
             parts.append(f"{name}: {_words(answer[name])}")
     parts += _section("root source format files documents size", _roots(answer, home), term)
+    parts += _missing_roots(answer)
     parts += _section("agent files documents", _agents(answer), term)
     parts += _section("server tools state", _servers(answer), term)
-    parts += _trouble(answer, term)
+    parts += _trouble(answer, term, home)
     return "\n".join(parts) + "\n"
 
 
@@ -81,7 +82,19 @@ def _roots(answer: Answer, home: str) -> list[list[str]]:
             size(root["bytes"]),
         ]
         for root in answer.get("roots") or ()
+        if _is_there(root)
     ]
+
+
+def _missing_roots(answer: Answer) -> list[str]:
+    missing = sum(not _is_there(root) for root in answer.get("roots") or ())
+    if not missing:
+        return []
+    return [f"{missing} more not there yet; each is read as soon as it appears (--json names them)"]
+
+
+def _is_there(root: Answer) -> bool:
+    return bool(root.get("exists", True) or root["files"])
 
 
 def _agents(answer: Answer) -> list[list[str]]:
@@ -115,21 +128,28 @@ def _section(heading: str, rows: list[list[str]], term: Terminal) -> list[str]:
     return ["", term.paint(lines[0], "dim"), *lines[1:]]
 
 
-def _trouble(answer: Answer, term: Terminal) -> list[str]:
+def _trouble(answer: Answer, term: Terminal, home: str) -> list[str]:
     found = [("degraded", entry) for entry in answer.get("degraded") or ()]
     found += [("problem", entry) for entry in answer.get("problems") or ()]
     for root in answer.get("roots") or ():
-        problems = root.get("problems") or ()
-        entries = [problems] if isinstance(problems, dict) else problems
-        found += [(visible(root["path"]), entry) for entry in entries if entry]
-    lines = [f"{term.paint(what, 'error')}: {_words(entry)}" for what, entry in found]
+        for entry in root.get("problems") or ():
+            # Most name a file below the root, and then need not name the root too.
+            named = str(entry).startswith(f"{root['path']}/")
+            found.append(("problem" if named else shortened(root["path"], home), entry))
+    lines = [f"{term.paint(what, 'error')}: {_sentence(entry, home)}" for what, entry in found]
     return ["", *lines] if lines else []
 
 
+def _sentence(entry: Any, home: str) -> str:
+    return shortened(entry, home) if isinstance(entry, str) else _words(entry)
+
+
 def _words(value: Any) -> str:
-    """Return a value that may have parts as one line."""
-    if isinstance(value, dict):
-        return ", ".join(f"{visible(str(name))} {_words(part)}" for name, part in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_words, value))
-    return visible(str(value))
+    """Return a value that may have parts as one line: what holds, what does not, what counts."""
+    if not isinstance(value, dict):
+        return ", ".join(map(_words, value)) if isinstance(value, list) else visible(str(value))
+    named = {visible(str(name)).replace("_", " "): part for name, part in value.items()}
+    parts = [name for name, part in named.items() if part is True]
+    parts += [f"{name} {_words(part)}" for name, part in named.items() if part and part is not True]
+    absent = ", ".join(name for name, part in named.items() if part is False)
+    return "; ".join(filter(None, (", ".join(parts), absent and f"not: {absent}")))

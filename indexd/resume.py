@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,21 +18,25 @@ COMMANDS = {
     "droid": ("droid", "--resume"),
     "gemini": ("gemini", "--resume"),
     "kiro": ("kiro-cli", "chat", "--resume-id"),
-    "pi": ("pi", "--session"),
     "qwen": ("qwen", "--resume"),
 }
+# Of the agents that write as pi does, pi itself; it opens a session by its file.
+_PI_SESSIONS = "/.pi/agent/sessions/"
+# Where Claude Code, and Gemini, keep a sub-agent's file: below the id of the session it works for.
+_WORKS_FOR = re.compile(r"/([^/]+)/subagents/|/chats/([^/]+)/[^/]+\.jsonl$")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:@%,=")
 
 
-def resume_arguments(agent: str, session_id: str) -> list[str] | None:
-    """Return the command line that goes on with a session; None when none is known.
+def resume_arguments(agent: str, session_id: str, path: str) -> list[str] | None:
+    """Return the command line that goes on with the session at `path`; None when none is known.
 
-    A session id that is not plainly one gives none: what is printed gets pasted into a shell.
+    Of a sub-agent it resumes the session that it worked for. A session id that is not plainly
+    one gives none: what is printed gets pasted into a shell.
     """
-    command = COMMANDS.get(agent)
-    if command is None or not session_id or not _is_plain(session_id):
-        return None
-    return [*command, session_id]
+    if agent == "pi":
+        return ["pi", "--session", path] if _PI_SESSIONS in path and path.isprintable() else None
+    command, known = COMMANDS.get(agent), _resumable_id(session_id, path)
+    return [*command, known] if command and known else None
 
 
 def resume_command(hit: Mapping[str, Any]) -> str:
@@ -40,7 +46,8 @@ def resume_command(hit: Mapping[str, Any]) -> str:
     """
     words = hit.get("resume")
     if "resume" not in hit:
-        words = resume_arguments(hit.get("agent") or "", hit.get("session_id") or "")
+        path = hit.get("session_path") or ""
+        words = resume_arguments(hit.get("agent") or "", hit.get("session_id") or "", path)
     if not words:
         return ""
     resume = " ".join(map(quoted, words))
@@ -55,5 +62,15 @@ def quoted(word: str) -> str:
     return word if word and _PLAIN.issuperset(word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
+def _resumable_id(session_id: str, path: str) -> str:
+    """Return the id an agent knows a session by; a sub-agent's own id is not one."""
+    parent = _WORKS_FOR.search(path)
+    if parent:
+        session_id = parent[1] or parent[2]
+    elif session_id.startswith("agent-"):
+        return ""
+    return session_id if _is_plain(session_id) else ""
+
+
 def _is_plain(session_id: str) -> bool:
-    return _PLAIN.issuperset(session_id) and not session_id.startswith("-")
+    return bool(session_id) and _PLAIN.issuperset(session_id) and session_id[0] != "-"

@@ -127,19 +127,19 @@ class _Scoring:
     def __init__(self, match: Matches, terms: Terms, factors: Array | None) -> None:
         self._view, self._terms, self._factors = match.view, terms, factors
         self._columns = match.view.part.segment.columns
-        held = [(h, w) for h, w in zip(match.terms, terms.weights, strict=True) if len(h)]
+        held = [pair for pair in zip(match.terms, terms.weights, strict=True) if len(pair[0])]
         if len(held) > MAX_BOUNDED_TERMS:
-            held = [(h.listed() if isinstance(h, Rowed) else h, w) for h, w in held]
+            held = [(h.listed() if isinstance(h, Rowed) else h, weight) for h, weight in held]
         self._held = held
+        self._lists = [(h, weight) for h, weight in held if isinstance(h, Listed)]
+        self._rows = [(h, weight) for h, weight in held if isinstance(h, Rowed)]
 
     def best(self, wanted: Wanted) -> Scored:
         """Return the documents that matter."""
-        lists = [(held, weight) for held, weight in self._held if isinstance(held, Listed)]
-        rows = [(held, weight) for held, weight in self._held if isinstance(held, Rowed)]
-        if not rows and (len(lists) <= 1 or self._few(lists)):
-            return self._all(lists)
-        if lists and self._few(lists):
-            found = self._beside(lists, rows, wanted)
+        if not self._rows and (len(self._lists) <= 1 or self._few()):
+            return self._all()
+        if self._lists and self._rows and self._few():
+            found = self._beside_rows(wanted)
             if found is not None:
                 return found
         return self._bounded(wanted)
@@ -148,47 +148,47 @@ class _Scoring:
         """Return the scores of some documents."""
         return Scored(documents, self._exact(documents), len(documents))
 
-    def _few(self, lists: Sequence[tuple[Listed, float]]) -> bool:
-        postings = sum(len(held) for held, _ in lists)
-        return len(self._held) > MAX_BOUNDED_TERMS or postings <= max(
-            FEW_POSTINGS, len(self._columns.file) // FEW_SHARE
-        )
+    def _few(self) -> bool:
+        postings = sum([len(held) for held, _ in self._lists])
+        enough = max(FEW_POSTINGS, len(self._columns.file) // FEW_SHARE)
+        return postings <= enough or len(self._lists) > MAX_BOUNDED_TERMS
 
-    def _all(self, lists: Sequence[tuple[Listed, float]]) -> Scored:
+    def _all(self) -> Scored:
         """Score every posting."""
-        if not lists:
+        if not self._lists:
             return _NONE
-        lengths, average = self._columns.length, self._terms.average
-        added = [bm25.weights(h.freqs, lengths.take(h.ordinals), average, w) for h, w in lists]
-        if len(lists) == 1:
-            [(held, weight)] = lists
-            ordinals, sums = held.ordinals, added[0]
-            masses = np.full(len(ordinals), weight) if self._terms.formula.coverage else sums
-        else:
-            ordinals, order, owners = grouped([held.ordinals for held, _ in lists])
-            sums = _sums(owners, np.concatenate(added)[order])
-            masses = np.repeat([weight for _, weight in lists], [len(held) for held, _ in lists])
-            masses = _sums(owners, masses[order])
+        if len(self._lists) == 1:
+            [(held, weight)] = self._lists
+            sums = self._added(held.ordinals, held.freqs, weight)
+            masses = np.full(len(sums), weight) if self._terms.formula.coverage else sums
+            return Scored(held.ordinals, self._scores(held.ordinals, sums, masses), len(sums))
+        ordinals = np.concatenate([held.ordinals for held, _ in self._lists])
+        freqs = np.concatenate([held.freqs for held, _ in self._lists])
+        sizes = [len(held) for held, _ in self._lists]
+        masses = np.repeat([weight for _, weight in self._lists], sizes)
+        sums = self._added(ordinals, freqs, masses)
+        ordinals, order, owners = grouped(ordinals)
+        sums, masses = _sums(owners, sums[order]), _sums(owners, masses[order])
         return Scored(ordinals, self._scores(ordinals, sums, masses), len(ordinals))
 
-    def _beside(
-        self,
-        lists: Sequence[tuple[Listed, float]],
-        rows: Sequence[tuple[Rowed, float]],
-        wanted: Wanted,
-    ) -> Scored | None:
+    def _added(self, ordinals: Array, freqs: Array, weights: float | Array) -> Array:
+        lengths = self._columns.length.take(ordinals)
+        return bm25.weights(freqs, lengths, self._terms.average, weights)
+
+    def _beside_rows(self, wanted: Wanted) -> Scored | None:
         """Score the documents in any list, if no document in rows alone can matter beside them."""
-        documents, _, _ = grouped([held.ordinals for held, _ in lists])
+        documents, _, _ = grouped(np.concatenate([held.ordinals for held, _ in self._lists]))
         scores = self._exact(documents)
-        mass = sum(weight for _, weight in rows)
+        mass = sum(weight for _, weight in self._rows)
         share = mass / sum(self._terms.weights)
         most = mass * bm25.most(1.0) * self._most(share) * (1 + _SLACK)
         if most >= wanted.least(scores):
             return None
-        impacts = rows[0][0].impacts()
-        for held, _ in rows[1:]:
-            impacts = impacts | held.impacts()
-        total = len(rows[0][0]) if len(rows) == 1 else self._view.count(impacts)
+        first, *others = [held for held, _ in self._rows]
+        impacts = first.impacts()
+        for other in others:
+            impacts = impacts | other.impacts()
+        total = self._view.count(impacts) if others else len(first)
         return Scored(documents, scores, total + int(np.count_nonzero(impacts[documents] == 0)))
 
     def _bounded(self, wanted: Wanted) -> Scored:

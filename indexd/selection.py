@@ -12,6 +12,9 @@ from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
 from indexd.segment import Array
 
+# One document in so many is few.
+FEW_SHARE = 20
+
 
 class FileFilter(NamedTuple):
     """Which files a request selects: `accepts` decides, `key` says when two are the same."""
@@ -41,13 +44,15 @@ class View:
     """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
 
     `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
-    they say it all; `documents` and `tokens` are what it selects.
+    they say it all; `few` are the documents themselves, where a mask leaves but few.
+    `documents` and `tokens` are what it selects.
     """
 
     part: Part
     ranks: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
     mask: Array | None
+    few: Array | None
     documents: int
     tokens: int
 
@@ -65,7 +70,7 @@ class View:
             ordinals = _joined([ordinals[a:b] for a, b in cuts], ordinals)
             freqs = _joined([freqs[a:b] for a, b in cuts], freqs)
         if self.mask is not None:
-            kept = self.mask[ordinals].nonzero()[0]
+            kept = self.mask.take(ordinals).nonzero()[0]
             ordinals, freqs = ordinals[kept], freqs[kept]
         return ordinals, freqs
 
@@ -133,19 +138,25 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
 
 def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
     segment = part.segment
-    ranks = tuple(sorted(KINDS.index(kind) for kind in selection.kinds))
+    ranks = tuple(sorted({KINDS.index(kind) for kind in selection.kinds}))
     ranges = _ranges(part, ranks)
     files = _live_files(snapshot, part, selection.files)
     mask = None if files is None else files[segment.columns.file]
-    if selection.of_files:
-        docs, tokens = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
-        if files is not None:
-            docs, tokens = docs[files], tokens[files]
-        return View(part, ranks, ranges, mask, int(docs.sum()), int(tokens.sum()))
-    mask = _document_mask(snapshot, part, selection, mask)
-    lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
-    total = sum(int(each.sum(dtype=np.int64)) for each in lengths)
-    return View(part, ranks, ranges, mask, sum(map(len, lengths)), total)
+    if not selection.of_files:
+        mask = _document_mask(snapshot, part, selection, mask)
+        lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
+        documents = sum(map(len, lengths))
+        tokens = sum([int(each.sum(dtype=np.int64)) for each in lengths])
+    else:
+        counts = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
+        documents, tokens = (int((c if files is None else c[files]).sum()) for c in counts)
+    few = None
+    if mask is not None and documents <= len(segment) // FEW_SHARE:
+        few = np.concatenate(
+            [np.zeros(0, np.int64), *(mask[a:b].nonzero()[0] + a for a, b in ranges)]
+        )
+        few = few.astype(np.uint32)
+    return View(part, ranks, ranges, mask, few, documents, tokens)
 
 
 def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:

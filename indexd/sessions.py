@@ -68,7 +68,8 @@ def updated(record: Record) -> int:
 
 def resume(facts: FileFacts) -> list[str] | None:
     """Return the command that goes on with a session; a sub-agent's is that of its parent."""
-    return resume_arguments(facts.agent, facts.parent if facts.subagent else facts.session_id)
+    known = facts.parent if facts.subagent else facts.session_id
+    return resume_arguments(facts.agent, known, facts.path)
 
 
 def first_words(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from indexd.plan import every_term
-from indexd.text import Profile, fold_case, places, query_terms
+from indexd.text import MAX_TERM_CHARACTERS, Profile, fold_case, places
 
 CUT = "..."
 
@@ -39,16 +39,27 @@ def snippet(
     window = flat[start : start + size]
     before = CUT if start else ""
     after = CUT if start + size < len(flat) else ""
-    marks = [(a + len(before), b + len(before)) for a, b in highlights(window, terms, profile)]
+    # Words that the window cuts are known by their whole; they are not marked.
+    first = max(0, start - MAX_TERM_CHARACTERS)
+    around = flat[first : start + size + MAX_TERM_CHARACTERS]
+    inner = (start - first, start - first + size)
+    shift = len(before) - inner[0]
+    marks = [(a + shift, b + shift) for a, b in highlights(around, terms, profile, inner)]
     return Snippet(before + window + after, marks)
 
 
-def highlights(text: str, terms: Collection[bytes], profile: Profile) -> list[tuple[int, int]]:
-    """Return the stretches of `text` that hold any of `terms`, merged where they touch."""
+def highlights(
+    text: str, terms: Collection[bytes], profile: Profile, inner: tuple[int, int] | None = None
+) -> list[tuple[int, int]]:
+    """Return the stretches of `text` that hold any of `terms`, merged where they touch.
+
+    Only those that lie in `inner`, where given.
+    """
+    start, end = inner or (0, len(text))
     wanted = frozenset(terms)
     found: list[tuple[int, int]] = []
     for place in places(text, profile):
-        if wanted.isdisjoint(place.terms):
+        if place.start < start or place.end > end or wanted.isdisjoint(place.terms):
             continue
         if found and place.start <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], place.end))
@@ -58,13 +69,13 @@ def highlights(text: str, terms: Collection[bytes], profile: Profile) -> list[tu
 
 
 def _match(flat: str, query: str, profile: Profile, terms: Sequence[bytes]) -> int:
-    """Return where the window should be centred: 0 when nothing is found literally."""
+    """Return where the first match begins; 0 when there is none."""
     folded = fold_case(flat)
-    whole = fold_case(query.strip())
+    whole = fold_case(" ".join(query.split()))
     at = folded.find(whole) if whole else -1
     if at >= 0:
         return at
-    for term in query_terms(query, "seed"):
+    for term in terms:
         word = term.decode()
         if len(word) > 1 or not word.isascii():
             at = folded.find(word)

@@ -150,4 +150,4 @@ def _last_line(log: str, begin: int) -> str:
     with open(log, "rb") as stream:
         stream.seek(begin)
         lines = stream.read().decode("utf-8", "backslashreplace").strip().splitlines()
-    return lines[-1].strip() if lines else "it wrote no reason"
+    return lines[-1].strip().removeprefix("indexd: ") if lines else "it wrote no reason"

@@ -55,7 +55,8 @@ def problems(known: Iterable[Record], unreadable: Mapping[str, str]) -> list[str
     for record in known:
         damaged = sum(record.state.skipped.get(what, 0) for what in DAMAGE)
         if damaged:
-            found.append(f"{record.path}: {damaged} damaged lines, the others are indexed")
+            lines = f"{damaged} damaged lines" if damaged > 1 else "1 damaged line"
+            found.append(f"{record.path}: {lines}, the others are indexed")
     return _listed(found)
 
 

@@ -2,9 +2,10 @@
 
 diskcache is used so that it cannot lose or run anything: nothing is evicted, expired, pickled or
 spilled into files; one connection lives in one thread (SQLite before 3.51.3 can lose pages when
-two connections checkpoint at once); every value carries its length's CRC. Whatever is wrong at
-opening, the directory is set aside and an empty one begins: only time is lost. A full disk turns
-writes into waiting ones: they are kept in memory, answered from there, and tried again.
+two connections checkpoint at once); every value carries its CRC, and a row that fails it is a row
+that is not there. Whatever is wrong with the database as a whole, at opening or later, its
+directory is set aside and an empty one begins: only time is lost. A full disk turns writes into
+waiting ones: they are kept in memory, answered from there, and tried again.
 """
 
 from __future__ import annotations
@@ -98,21 +99,28 @@ class _Rows:
         framed = self.cache.get(key)
         if framed is None:
             return None
-        return self._join(key, _unframe(framed))
+        try:
+            return self._join(key, _unframe(framed))
+        except Damaged as error:
+            log.warning("row damaged, taken as lost key=%r error=%s", key, error)
+            return None
 
-    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    def scan(self, prefix: bytes) -> dict[bytes, bytes]:
         # Iterating through diskcache's own interface asks one query per row.
         rows = self.cache._sql(
             "SELECT key, raw, mode, filename, value FROM Cache WHERE key >= ? AND key < ?"
             " ORDER BY key",
             (sqlite3.Binary(prefix), sqlite3.Binary(prefix + b"\xff")),
         )
-        disk, found = self.cache.disk, []
+        disk, found = self.cache.disk, {}
         for key, raw, mode, filename, value in rows.fetchall():
-            name = disk.get(key, raw)
-            if b"\x00piece" not in name:
-                framed = disk.fetch(mode, filename, value, False)
-                found.append((name, self._join(name, _unframe(framed))))
+            try:
+                name = disk.get(key, raw)
+                if b"\x00piece" not in name:
+                    framed = disk.fetch(mode, filename, value, False)
+                    found[name] = self._join(name, _unframe(framed))
+            except Damaged as error:
+                log.warning("row damaged, taken as lost key=%r error=%s", key, error)
         return found
 
     def write(self, units: list[Changes]) -> None:
@@ -173,7 +181,6 @@ class Store:
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._failures = 0
-        self._stopping = False
         self._thread = threading.Thread(target=self._run, name="indexd-store", daemon=True)
 
     def start(self) -> None:
@@ -188,42 +195,26 @@ class Store:
         self._calls.put(self._drain)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a row's value, or None. Raises Damaged when the row fails its checksum."""
+        """Return a row's value, or None; of a damaged row too."""
         with self._lock:
             for unit in reversed(self._waiting):
                 if key in unit:
                     return unit[key]
-        return self._call(lambda: self._rows.get(key) if self._rows else None)
+        return self._call(lambda: self._read(lambda rows: rows.get(key), None))
 
     def scan(self, prefix: bytes) -> dict[bytes, bytes]:
-        """Return all rows whose key begins with `prefix`. Raises Damaged as `get` does."""
-        found = self._call(lambda: dict(self._rows.scan(prefix)) if self._rows else {})
-        with self._lock:
-            for unit in self._waiting:
-                for key, value in unit.items():
-                    if not key.startswith(prefix):
-                        continue
-                    if value is None:
-                        found.pop(key, None)
-                    else:
-                        found[key] = value
-        return found
+        """Return all rows whose key begins with `prefix`, without damaged ones."""
+        return self._call(lambda: self._scan(prefix))
 
     def flush(self) -> bool:
         """Try to write all that waits; return whether nothing waits any more."""
         self._call(self._drain_now)
         return not self._waiting
 
-    def waiting_bytes(self) -> int:
-        """Return how many bytes are not on disk yet."""
-        with self._lock:
-            return sum(_size(unit) for unit in self._waiting)
-
     def close(self) -> None:
         """Write what waits and close; later calls fail."""
         if self._thread.is_alive():
             self._call(self._drain_now)
-            self._stopping = True
             self._calls.put(None)
             self._thread.join()
 
@@ -244,6 +235,26 @@ class Store:
 
         self._calls.put(run)
         return future.result()
+
+    def _scan(self, prefix: bytes) -> dict[bytes, bytes]:
+        # In the writing thread, so that nothing is written between the two looks.
+        nothing: dict[bytes, bytes] = {}
+        found = self._read(lambda rows: rows.scan(prefix), nothing)
+        with self._lock:
+            waiting = {key: value for unit in self._waiting for key, value in unit.items()}
+        later = {key: value for key, value in waiting.items() if key.startswith(prefix)}
+        return {key: value for key, value in (found | later).items() if value is not None}
+
+    def _read(self, work: Callable[[_Rows], T], nothing: T) -> T:
+        if self._rows is None:
+            return nothing
+        try:
+            return work(self._rows)
+        except sqlite3.DatabaseError as error:
+            if not _malformed(error):
+                raise
+            self._set_aside(error)
+            return nothing
 
     def _run(self) -> None:
         while True:
@@ -306,6 +317,9 @@ class Store:
                 assert self._rows is not None
                 self._rows.write(batch)
             except Exception as error:
+                if _malformed(error):
+                    self._set_aside(error)
+                    continue
                 self._fail(error)
                 return
             with self._lock:
@@ -340,6 +354,11 @@ class Store:
             log.warning("cache not writable, keeping changes in memory error=%r", error)
         self._failures += 1
         self.degraded = f"cache_write_failed: {error} (since {time.strftime('%H:%M:%S')})"
+
+
+def _malformed(error: Exception) -> bool:
+    """Say whether the database itself is broken; its subclasses mean a lock, a disk, a misuse."""
+    return type(error) is sqlite3.DatabaseError
 
 
 def _frame(form: bytes, value: bytes) -> bytes:

@@ -23,6 +23,9 @@ MAX_TEXT_COLUMNS = 110
 
 STYLES = {"bold": "1", "dim": "2", "match": "1;33", "error": "31", "name": "36"}
 
+# Where a word too long for its line may be broken, as paths, URLs and JSON often are.
+_JOINTS = frozenset("/,;:|&=-)]}")
+
 # Joiners, without which emoji and some scripts fall apart; not printable by Python's account.
 _JOINERS = "\u200c\u200d"
 
@@ -128,15 +131,23 @@ def painted(line: list[Cell], term: Terminal) -> str:
 
 
 def _line_end(row: list[Cell], start: int, columns: int) -> int:
-    """Return where the line that begins at `start` ends: the last break that fits, or by force."""
-    end, used, last_break = start, 0, start
+    """Return where the line that begins at `start` ends: the last break that fits, or by force.
+
+    A break that would leave more than half of the line empty gives way to one within a word.
+    """
+    end, used, last_break, filled, last_joint = start, 0, start, 0, start
     while end < len(row) and used + row[end][1] <= columns:
-        used += row[end][1]
+        piece, wide, _ = row[end]
+        used += wide
         end += 1
-        if row[end - 1][0] == " " or row[end - 1][1] == 2:
-            last_break = end
+        if piece == " " or wide == 2:
+            last_break, filled = end, used
+        elif piece in _JOINTS:
+            last_joint = end
     if end == len(row) or row[end][0] == " ":
         return end
+    if last_joint > last_break and 2 * filled < columns:
+        return last_joint
     return last_break if last_break > start else max(end, start + 1)
 
 

@@ -244,8 +244,8 @@ def _folded_terms(piece: str) -> list[str]:
 
 
 def _fold(word: str) -> str:
-    """Return `word` in plain width without accents, case kept."""
-    decomposed = unicodedata.normalize("NFKD", word)
+    """Return `word` in plain width without accents, case kept; a final sigma is a sigma."""
+    decomposed = unicodedata.normalize("NFKD", word.replace("ς", "σ"))
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from indexd.errors import BadRequest
@@ -48,7 +49,6 @@ class Tool:
     name: str
     title: str
     description: str
-    parameters: tuple[Parameter, ...]
     schema: bytes
     read_only: bool
     digest: str
@@ -58,6 +58,11 @@ class Tool:
         """Estimated cost of this tool in a model's context, in tokens."""
         text_bytes = len(self.name.encode()) + len(self.description.encode())
         return (text_bytes + len(self.schema)) // TOKEN_BYTES
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The top-level parameters, read from the schema each time: few are ever shown."""
+        return tuple(_parameters(self.input_schema()))
 
     def input_schema(self) -> dict[str, Any]:
         """Return the input schema, decoded."""
@@ -77,7 +82,6 @@ class Tool:
 
 def from_record(server: str, record: Mapping[str, Any]) -> Tool:
     """Return the tool that `as_record` wrote."""
-    schema = json.loads(record["schema"])
     content = json.dumps([record[key] for key in ("name", "title", "description", "read_only")])
     digest = hashlib.blake2b(content.encode() + record["schema"], digest_size=16).hexdigest()
     return Tool(
@@ -86,7 +90,6 @@ def from_record(server: str, record: Mapping[str, Any]) -> Tool:
         record["name"],
         record["title"],
         record["description"],
-        tuple(_parameters(schema)),
         record["schema"],
         record["read_only"],
         digest,
@@ -146,13 +149,15 @@ def first_sentence(text: str, limit: int = 160) -> str:
     return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
 
 
+@lru_cache(maxsize=1024)
 def signature(tool: Tool) -> str:
     """Return the tool as one line: `name(required: type, optional?: type) - first sentence`.
 
     No required parameter is left out; optional ones beyond a dozen are counted (`+9 optional`).
     """
-    required = [f"{p.name}: {p.type}" for p in tool.parameters if p.required]
-    optional = [f"{p.name}?: {p.type}" for p in tool.parameters if not p.required]
+    parameters = tool.parameters
+    required = [f"{p.name}: {p.type}" for p in parameters if p.required]
+    optional = [f"{p.name}?: {p.type}" for p in parameters if not p.required]
     hidden = len(optional) - MAX_OPTIONAL_SHOWN
     shown = required + optional[:MAX_OPTIONAL_SHOWN]
     if hidden > 0:

@@ -6,7 +6,7 @@ postings can answer them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,9 @@ class TermIndex(Protocol):
     def postings(self, term: str) -> tuple[Ordinals, Frequencies]:
         """Return the documents that hold `term`, ascending, and how much of it each holds."""
 
+    def terms(self, prefix: str) -> Iterator[str]:
+        """Yield what follows `prefix` in every term that begins with it."""
+
 
 class PackedTerms:
     """One document's terms and their frequencies, as numbers of one `Dictionary`."""
@@ -47,6 +50,7 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -54,6 +58,16 @@ class Dictionary:
     def number(self, term: str) -> int:
         """Return the number of `term`, or -1 for one never seen."""
         return self._numbers.get(term, -1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def unpack(self, packed: PackedTerms) -> dict[str, int]:
+        """Return the terms and frequencies that `pack` was given."""
+        if len(self._names) < len(self._numbers):
+            self._names = list(self._numbers)
+        pairs = zip(packed.numbers.tolist(), packed.frequencies.tolist(), strict=True)
+        return {self._names[number]: frequency for number, frequency in pairs}
 
     def pack(self, frequencies: Mapping[str, int]) -> PackedTerms:
         """Return a document's terms as numbers; new terms get the next ones."""
@@ -92,6 +106,12 @@ class ArrayIndex:
         """Return the documents that hold `term`, ascending, and how much of it each holds."""
         start, end = self._span(term)
         return self._ordinals[start:end], self._frequencies[start:end]
+
+    def terms(self, prefix: str) -> Iterator[str]:
+        """Yield what follows `prefix` in every term that begins with it."""
+        for term in self._dictionary:
+            if term.startswith(prefix) and self.doc_freq(term):
+                yield term.removeprefix(prefix)
 
     def _span(self, term: str) -> tuple[int, int]:
         number = self._dictionary.number(term)

@@ -7,7 +7,7 @@ tool uses, what it may be a misspelling of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ UNKNOWN_PART = 0.9  # of a word that only its parts make known
 HALF = 0.8  # one of the two known words that an unknown compound splits into
 JOINED = 0.99  # "web page" for `webpage`; below 1, so that it never outweighs its words
 MISSPELT = 0.85
+SPELLING = "word:"  # the index keeps each word as it is spelt, behind this
 MAX_PHRASE_WORDS = 3
 MIN_MISSPELT_CHARS = 4
 TWO_ERRORS_FROM_CHARS = 8
@@ -42,24 +43,16 @@ class Lexicon:
     Only a question with an unknown word asks for spellings; they are gathered then.
     """
 
-    def __init__(self, index: TermIndex, spellings: Sequence[Mapping[str, str]]) -> None:
+    def __init__(self, index: TermIndex) -> None:
         self._index = index
-        self._spellings = spellings
 
     def __contains__(self, term: str) -> bool:
         return self._index.doc_freq(term) > 0
 
     @cached_property
-    def _terms(self) -> dict[str, str]:
-        gathered: dict[str, str] = {}
-        for some in self._spellings:
-            gathered.update(some)
-        return gathered
-
-    @cached_property
     def _alike(self) -> dict[tuple[str, int], list[str]]:
         alike: dict[tuple[str, int], list[str]] = {}
-        for word in self._terms:
+        for word in self._index.terms(SPELLING):
             alike.setdefault((word[:1], len(word)), []).append(word)
         return alike
 
@@ -75,7 +68,7 @@ class Lexicon:
         alike = [w for length in lengths for w in self._alike.get((word[0], length), ())]
         found = process.extract(word, alike, scorer=OSA.distance, score_cutoff=errors, limit=None)
         nearest = min((distance for _, distance, _ in found), default=0)
-        terms = {self._terms[w]: None for w, distance, _ in found if distance == nearest}
+        terms = {stem(w): None for w, distance, _ in sorted(found) if distance == nearest}
         return list(terms)[:MAX_CORRECTIONS]
 
 

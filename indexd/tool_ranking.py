@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from indexd.tool import Tool, first_sentence
 from indexd.tool_index import Ordinals, TermIndex
-from indexd.tool_query import Slot
+from indexd.tool_query import SPELLING, Slot
 from indexd.tool_text import squeeze, words
 
 K1 = 0.9
@@ -39,6 +39,8 @@ READ_ONLY = 1.02
 
 NAME = "name:"
 SERVER = "server:"
+# Bumped whenever `analyse` makes something else of a tool, since caches keep what it made.
+VERSION = 1
 
 
 class Field(NamedTuple):
@@ -61,16 +63,12 @@ FIELDS = {
 }
 
 
-class Analysis(NamedTuple):
-    """What is made of one tool: term frequencies, spellings of its words, its name's words."""
+def analyse(tool: Tool) -> dict[str, int]:
+    """Return what the index keeps of one tool: its terms, in hundredths of a mention.
 
-    frequencies: dict[str, int]
-    spellings: dict[str, str]
-    name_terms: frozenset[str]
-
-
-def analyse(tool: Tool) -> Analysis:
-    """Return the terms of one tool, in hundredths of a mention, and how they are spelt."""
+    Terms that begin with `name:`, `server:` and `word:` say what its name and its server are
+    made of, and how the words of its texts are spelt.
+    """
     fields = {field: words(text) for field, text in texts(tool).items()}
     weighed: dict[str, float] = {}
     for field, found in fields.items():
@@ -81,12 +79,17 @@ def analyse(tool: Tool) -> Analysis:
             for term in word.terms:
                 weighed[term] = weighed.get(term, 0.0) + share
     frequencies = {term: int(value) or 1 for term, value in weighed.items()}
-    name_terms = frozenset(p for word in fields["name"][:-1] for p in (word.parts or word.whole))
-    frequencies.update((NAME + term, 1) for term in name_terms)
+    name = [part for word in fields["name"][:-1] for part in (word.parts or word.whole)]
+    frequencies.update((NAME + term, 1) for term in name)
     frequencies.update((SERVER + term, 1) for word in fields["server"] for term in word.terms)
     spelt = [found for field, found in fields.items() if not field.startswith("parameter")]
-    spellings = {word.text: word.whole[0] for found in spelt for word in found}
-    return Analysis(frequencies, spellings, name_terms)
+    frequencies.update((SPELLING + word.text, 1) for found in spelt for word in found)
+    return frequencies
+
+
+def name_terms(frequencies: Iterable[str]) -> frozenset[str]:
+    """Return the terms of a tool's name, out of its analysis."""
+    return frozenset(t.removeprefix(NAME) for t in frequencies if t.startswith(NAME))
 
 
 class Ranked(NamedTuple):
@@ -98,11 +101,14 @@ class Ranked(NamedTuple):
 
 
 class TermValues(NamedTuple):
-    """A term's idf, the documents that hold it, and what it scores in each."""
+    """A term's idf, the documents that hold it, what it scores in each, and the documents that
+    hold it in their name or their server's."""
 
     idf: float
     ordinals: Ordinals
     values: NDArray[np.float64]
+    named: Ordinals
+    serving: Ordinals
 
 
 class Ranking:
@@ -130,14 +136,18 @@ class Ranking:
         server = np.zeros(size)
         mass = 0.0
         for slot in slots:
-            stand_ins, slot_idf = self._weigh(slot)
-            best = self._best(stand_ins, "")
+            weights, slot_idf = self._weigh(slot)
+            best, name, of_server = np.zeros(size), np.zeros(size), np.zeros(size)
+            for term, weight in weights:
+                _raise(best, term.ordinals, weight * term.values)
+                _raise(name, term.named, weight * term.idf)
+                if weight >= SERVER_MATCH:
+                    _raise(of_server, term.serving, weight * term.idf)
             total += best
             covered += np.minimum(slot_idf, best * (FULL_MENTION / (K1 + 1)))
             mass += slot_idf
-            named += self._best(stand_ins, NAME)
-            close = {term: weight for term, weight in stand_ins.items() if weight >= SERVER_MATCH}
-            server = np.maximum(server, self._best(close, SERVER))
+            named += name
+            server = np.maximum(server, of_server)
         coverage = covered / mass if mass else covered
         # The idf of the name's words that were asked for, times their share of the name: a
         # name said whole gains much, a name merely touched hardly anything.
@@ -156,7 +166,10 @@ class Ranking:
         if found is None:
             ordinals, frequencies = self._index.postings(term)
             idf = self._idf(len(ordinals))
-            found = TermValues(idf, ordinals, idf * _saturated(frequencies))
+            values = idf * _saturated(frequencies)
+            named, _ = self._index.postings(NAME + term)
+            serving, _ = self._index.postings(SERVER + term)
+            found = TermValues(idf, ordinals, values, named, serving)
             if len(ordinals):  # what strangers ask for must not fill the memory
                 self._values[term] = found
         return found
@@ -164,29 +177,26 @@ class Ranking:
     def _idf(self, doc_freq: int) -> float:
         return math.log(1 + (self._count - doc_freq + 0.5) / (doc_freq + 0.5))
 
-    def _weigh(self, slot: Slot) -> tuple[dict[str, float], float]:
-        """Return the weights of the slot's terms that tools use, and the slot's own idf.
+    def _weigh(self, slot: Slot) -> tuple[list[tuple[TermValues, float]], float]:
+        """Return the slot's terms that tools use, with their weights, and the slot's own idf.
 
         A stand-in rarer than the word it stands for must not say more than it, hence the cut.
         """
-        present = {t: w for t, w in slot.terms.items() if len(self._term(t).ordinals)}
-        own = [self._term(term).idf for term, weight in present.items() if weight >= 1]
+        terms = [(self._term(text), weight) for text, weight in slot.terms.items()]
+        present = [(term, weight) for term, weight in terms if len(term.ordinals)]
+        own = [term.idf for term, weight in present if weight >= 1]
         if own:
             limit = max(own)
-            return {t: w * min(1.0, limit / self._term(t).idf) for t, w in present.items()}, limit
-        guessed = [self._term(term).idf * weight for term, weight in present.items()]
+            return [(term, w * min(1.0, limit / term.idf)) for term, w in present], limit
+        guessed = [term.idf * weight for term, weight in present]
         return present, max(guessed, default=math.log(1 + self._count))
 
-    def _best(self, weights: dict[str, float], field: str) -> NDArray[np.float64]:
-        """Return each document's value of its best term, by `field`'s postings or by all."""
-        best = np.zeros(self._index.document_count)
-        for text, weight in weights.items():
-            term = self._term(text)
-            ordinals = self._term(field + text).ordinals if field else term.ordinals
-            if len(ordinals):
-                value = weight * (term.idf if field else term.values)
-                best[ordinals] = np.maximum(best[ordinals], value)
-        return best
+
+def _raise(
+    scores: NDArray[np.float64], ordinals: Ordinals, values: NDArray[np.float64] | float
+) -> None:
+    if len(ordinals):
+        scores[ordinals] = np.maximum(scores[ordinals], values)
 
 
 class _Memo(dict[str, float]):
@@ -208,14 +218,15 @@ def _saturated(frequencies: NDArray[np.uint16]) -> NDArray[np.float64]:
 def texts(tool: Tool) -> dict[str, str]:
     """Return the text of each field; a name is followed by itself as one word."""
     sentence = first_sentence(tool.description, SENTENCE_CHARS).rstrip("…")
-    described = [p.description[:PARAMETER_CHARS] for p in tool.parameters]
-    choices = [choice for p in tool.parameters for choice in p.choices[:MAX_CHOICES]]
+    parameters = tool.parameters
+    described = [p.description[:PARAMETER_CHARS] for p in parameters]
+    choices = [choice for p in parameters for choice in p.choices[:MAX_CHOICES]]
     return {
         "name": f"{tool.name} {squeeze(tool.name)}",
         "server": f"{tool.server} {squeeze(tool.server)}",
         "title": tool.title,
         "sentence": sentence,
         "rest": tool.description.strip()[len(sentence) : REST_CHARS],
-        "parameters": "\n".join([p.name for p in tool.parameters]),
+        "parameters": "\n".join([p.name for p in parameters]),
         "parameter_texts": "\n".join([*described, *choices]),
     }

@@ -6,20 +6,19 @@ of a tool is kept by its digest, so that one new tool costs one tool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from indexd.catalog import Catalog, Change, Server
+from indexd.catalog import Catalog, Change, server_from_record
 from indexd.deferral import Activations, DeferralSettings, tool_list
 from indexd.errors import BadRequest, NotFound
 from indexd.tool import Tool, first_sentence, signature
 from indexd.tool_ids import ToolNames
 from indexd.tool_index import ArrayIndex, Dictionary, PackedTerms
 from indexd.tool_query import Lexicon, QueryReader, Slot
-from indexd.tool_ranking import Ranking, analyse
+from indexd.tool_ranking import VERSION, Ranking, analyse, name_terms
 from indexd.tool_words import vocabulary
 
 # What an exact id or name scores: the largest 32-bit float, as Kiro's clients expect it.
@@ -45,7 +44,6 @@ class SearchSettings(NamedTuple):
 class _Analysed(NamedTuple):
     digest: str
     terms: PackedTerms
-    spellings: dict[str, str]
     name_terms: frozenset[str]
 
 
@@ -61,14 +59,19 @@ class ToolSearch:
     def __init__(
         self,
         settings: SearchSettings | None = None,
-        servers: Iterable[Server] = (),
+        records: Iterable[Mapping[str, Any]] = (),
         activations: Activations | None = None,
     ) -> None:
+        """Take up what `record` wrote of each server; a damaged record is left out, and told
+        in `problems`."""
         self.settings = settings or SearchSettings()
-        self.catalog = Catalog(servers)
+        self.catalog = Catalog()
         self.activations = activations or Activations()
+        self.problems: list[str] = []
         self._dictionary = Dictionary()
         self._analysed: dict[str, _Analysed] = {}
+        for record in records:
+            self._restore(record)
         self._rebuild()
 
     def apply(self, event: Mapping[str, Any]) -> Change:
@@ -79,6 +82,17 @@ class ToolSearch:
         if change.added or change.changed or change.removed:
             self._rebuild()
         return change
+
+    def record(self, server: str) -> dict[str, Any]:
+        """Return what the cache keeps of one server: its list, and what was made of its tools.
+
+        Raises NotFound for a server that is not known.
+        """
+        if server not in self.catalog.servers:
+            raise NotFound(f"no server {server!r}", f"known: {_listed(self.catalog.servers)}")
+        known = self.catalog.servers[server]
+        made = [self._dictionary.unpack(self._analysed[t.id].terms) for t in known.tools.values()]
+        return {**known.as_record(), "analysis": {"version": VERSION, "tools": made}}
 
     def search(
         self,
@@ -101,8 +115,10 @@ class ToolSearch:
         if tool_id is not None:
             found, cut, warnings = self._by_id(tool_id, server), 0, list[str]()
         else:
-            found, cut, warnings = self._by_query(query or "", server)
-        found = found[:limit]
+            found, cut, warnings = self._by_query(query or "", server, limit)
+        exact = sum(one.score == EXACT_SCORE for one in found)
+        # Whoever names seven tools means seven, unless told to stop at fewer.
+        found = found[: max(limit, exact) if max_results is None else limit]
         if session:
             self.activations.activate(session, (hit.tool.id for hit in found))
         return {
@@ -139,9 +155,8 @@ class ToolSearch:
         self._analysed = {tool.id: self._analyse(tool) for tool in self._tools}
         analysed = list(self._analysed.values())
         index = ArrayIndex(self._dictionary, [one.terms for one in analysed])
-        lexicon = Lexicon(index, [one.spellings for one in analysed])
         self._names = ToolNames(self._tools)
-        self._reader = QueryReader(lexicon, vocabulary())
+        self._reader = QueryReader(Lexicon(index), vocabulary())
         read_only = [tool.read_only for tool in self._tools]
         self._ranking = Ranking(index, [one.name_terms for one in analysed], read_only)
 
@@ -149,9 +164,21 @@ class ToolSearch:
         known = self._analysed.get(tool.id)
         if known and known.digest == tool.digest:
             return known
-        frequencies, spellings, name_terms = analyse(tool)
-        terms = self._dictionary.pack(frequencies)
-        return _Analysed(tool.digest, terms, spellings, name_terms)
+        return self._pack(tool, analyse(tool))
+
+    def _pack(self, tool: Tool, frequencies: Mapping[str, int]) -> _Analysed:
+        names = name_terms(frequencies)
+        return _Analysed(tool.digest, self._dictionary.pack(frequencies), names)
+
+    def _restore(self, record: Mapping[str, Any]) -> None:
+        try:
+            server = server_from_record(record)
+        except BadRequest as error:
+            self.problems.append(error.message)
+            return
+        self.catalog.servers[server.name] = server
+        for tool, made in zip(server.tools.values(), _kept_analysis(record), strict=False):
+            self._analysed[tool.id] = self._pack(tool, made)
 
     def _checked(
         self, query: str | None, tool_id: str | None, max_results: int | None, detail: str
@@ -176,13 +203,13 @@ class ToolSearch:
         hint = f"nearest: {', '.join(nearest)}" if nearest else "ask with a query instead"
         raise NotFound(f"no tool {tool_id!r} among {len(self._tools)}", hint)
 
-    def _by_query(self, query: str, server: str | None) -> tuple[list[_Found], int, list[str]]:
+    def _by_query(
+        self, query: str, server: str | None, limit: int
+    ) -> tuple[list[_Found], int, list[str]]:
         named = [t for t in self._names.named_in(query) if server in (None, t.server)]
-        slots = self._reader.slots(query)
-        ranked, cut = self._ranked(slots, server)
-        others = {tool.id for tool in named}
-        kept = [found for found in ranked if found.tool.id not in others]
         exact = [_Found(tool, EXACT_SCORE) for tool in named]
+        slots = self._reader.slots(query)
+        kept, cut = self._ranked(slots, server, {tool.id for tool in named}, limit)
         warnings = []
         if not exact and not kept:
             warnings = [self._nothing(query, slots, server)]
@@ -192,20 +219,23 @@ class ToolSearch:
             warnings = [self._guess(query, slots)]
         return exact + kept, cut, warnings
 
-    def _ranked(self, slots: Sequence[Slot], server: str | None) -> tuple[list[_Found], int]:
-        """Return the tools that answer, best first, and how many were cut as too weak."""
+    def _ranked(
+        self, slots: Sequence[Slot], server: str | None, others: Set[str], limit: int
+    ) -> tuple[list[_Found], int]:
+        """Return the best `limit` tools but `others`, and how many were cut as too weak."""
         ordinals, scores, coverage = self._ranking.rank(slots)
-        wanted = self._of(server)[ordinals]
         strong = (scores >= self.settings.threshold) & (coverage >= MIN_COVERAGE)
-        kept = np.flatnonzero(wanted & strong)[: MAX_RESULTS * 2]
-        cut = int(np.count_nonzero(wanted & ~strong))
-        found = [
-            _Found(self._tools[ordinals[i]], float(scores[i]), float(coverage[i])) for i in kept
-        ]
-        return found, cut
-
-    def _of(self, server: str | None) -> NDArray[np.bool_]:
-        return np.array([server in (None, tool.server) for tool in self._tools], np.bool_)
+        kept: list[_Found] = []
+        for position in np.flatnonzero(strong):
+            tool = self._tools[ordinals[position]]
+            if tool.id not in others and server in (None, tool.server):
+                kept.append(_Found(tool, float(scores[position]), float(coverage[position])))
+                if len(kept) == limit:
+                    break
+        weak = ordinals[~strong]
+        if server is None:
+            return kept, len(weak)
+        return kept, sum(self._tools[ordinal].server == server for ordinal in weak)
 
     def _answer(self, found: _Found, detail: str) -> dict[str, Any]:
         tool = found.tool
@@ -243,6 +273,20 @@ class ToolSearch:
         servers = {f.tool.server for f in found} if found else set(self.catalog.servers)
         down = sorted(name for name in servers if not self.catalog.servers[name].online)
         return [f"offline: {_listed(down)}; its tools are known from before"] if down else []
+
+
+def _kept_analysis(record: Mapping[str, Any]) -> Sequence[Mapping[str, int]]:
+    """Return what an earlier run made of a server's tools, or nothing that can be used.
+
+    Analysing again costs a second for 3,000 tools; what another version made is of no use.
+    """
+    kept = record.get("analysis")
+    if not isinstance(kept, Mapping) or kept.get("version") != VERSION:
+        return ()
+    made = kept.get("tools")
+    if not isinstance(made, list) or len(made) != len(record["tools"]):
+        return ()
+    return made if all(isinstance(one, Mapping) for one in made) else ()
 
 
 def _listed(names: Iterable[str], limit: int = 12) -> str:

@@ -19,7 +19,6 @@ import msgpack
 import msgspec
 from anyio import to_thread
 
-from indexd.catalog import Server, server_from_record
 from indexd.confine import RootDirectory
 from indexd.deferral import Activations
 from indexd.errors import BadRequest, IndexdError
@@ -133,9 +132,10 @@ class Tools:
 
     def _apply(self, event: Mapping[str, Any]) -> tuple[Any, dict[bytes, bytes | None]]:
         change = self._search.apply(event)
-        server = self._search.catalog.servers[change.server]
         rows: dict[bytes, bytes | None] = {
-            _SERVER + change.server.encode("utf-8", "surrogatepass"): _packed(server.as_record())
+            _SERVER + change.server.encode("utf-8", "surrogatepass"): _packed(
+                self._search.record(change.server)
+            )
         }
         if change.removed:
             rows[_ACTIVATIONS] = _packed(self._search.activations.as_record())
@@ -199,16 +199,12 @@ class Tools:
 
     def _restore(self) -> None:
         self._store.start()
-        servers: list[Server] = []
-        for key, value in self._store.scan(_SERVER).items():
-            try:
-                servers.append(server_from_record(_unpacked(value)))
-            except (BadRequest, ValueError) as error:
-                self._problem(f"a server's tools were dropped: {error}")
-                self._store.put({key: None})
+        rows = self._store.scan(_SERVER).values()
         known = self._store.get(_ACTIVATIONS)
         activations = Activations(_unpacked(known)) if known else None
-        self._search = Search(self._settings, servers, activations)
+        self._search = Search(self._settings, map(_unpacked, rows), activations)
+        for problem in self._search.problems:
+            self._problem(problem)
         for key, value in self._store.scan(_JOURNAL).items():
             self._checkpoints[os.fsdecode(key[1:])] = msgspec.msgpack.decode(value, type=Checkpoint)
 

@@ -87,6 +87,8 @@ class Upkeep:
         """Publish what the cache holds; what does not fit together is left to be read again."""
         known = self._stored_records()
         segment, covered = base.load(self._base_path, {r.file_id: r.messages for r in known})
+        # The base may hold files that were deleted since: their ids must not come to mean others.
+        self._library.never_again(covered)
         rest, damaged = base.beyond(known, covered, self._store.get)
         bad = {record.file_id for record in damaged}
         for record in known:

@@ -115,12 +115,13 @@ class Watcher:
         return self._cookies.touch()
 
     def alive(self) -> bool:
-        """Say whether the thread that reads events is running."""
-        return self._inotify is not None and self._inotify.is_alive()
+        """Say whether the thread that reads events runs; where there can be none, all is well."""
+        return self._inotify is None or self._inotify.is_alive()
 
     def mode(self, root: str) -> str:
         """Return "inotify", or "poll" for a root that only a sweep can follow, or not ours."""
-        followed = self.alive() and root in self._roots and root not in self._polled
+        running = self._inotify is not None and self.alive()
+        followed = running and root in self._roots and root not in self._polled
         return "inotify" if followed else "poll"
 
     def status(self) -> dict[str, Any]:

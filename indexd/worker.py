@@ -89,9 +89,9 @@ def main() -> int:
     sink.write(READY)
     sink.flush()
     while (body := _received(source)) is not None:
-        tasks = [_task(roots, *fields) for fields in _unpacked(body)]
+        answer = _answer(_unpacked(body), roots)
         try:
-            sink.write(_answer(tasks))
+            sink.write(answer)
             sink.flush()
         except BrokenPipeError:  # The daemon has gone; there is nobody to tell.
             os._exit(0)
@@ -121,14 +121,14 @@ def _task(
     return Task(found, None, file_id, profile)
 
 
-def _answer(tasks: Sequence[Task]) -> bytes:
+def _answer(orders: Sequence[Sequence[Any]], roots: dict[Root, OpenRoot]) -> bytes:
     reads: list[tuple[str, bytes, dict[bytes, bytes | None], str]] = []
     segments: list[Segment] = []
-    for task in tasks:
-        path = task.found.candidate.path
+    for fields in orders:
+        path = fields[1][0]
         try:
-            change = attend(task, lambda key: None)
-        except (IndexdError, OSError) as error:
+            change = attend(_task(roots, *fields), lambda key: None)
+        except (IndexdError, OSError) as error:  # A root may be gone by now, as a file may.
             reads.append((path, b"", {}, str(error)))
             continue
         segments += change.segments

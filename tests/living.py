@@ -48,9 +48,22 @@ class Living:
         self._portal.call(self._settle)
         return self
 
+    def write_base(self) -> None:
+        """Write the base as the daemon does once the index rests."""
+        self.call("sync")
+        self._portal.call(self.engine.indexer.upkeep.write_base)
+
+    def give_up_after(self, seconds: float) -> None:
+        """Ask for what was written, and do not wait longer than `seconds`."""
+        self._portal.call(self._give_up_after, seconds)
+
     def sweep_later(self) -> None:
         """Sweep as the daemon does once the files have rested for long."""
         self._portal.call(self.engine.indexer.sweep, time.time_ns() + 10**10)
+
+    async def _give_up_after(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self.engine.indexer.catch_up()
 
     async def _settle(self) -> None:
         await self._methods["sync"].call(convert({}, self._methods["sync"].request))

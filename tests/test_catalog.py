@@ -196,6 +196,21 @@ def test_a_damaged_record_is_refused(damage: str) -> None:
         server_from_record(record)
 
 
+def test_a_restart_takes_up_records_and_leaves_out_damaged_ones() -> None:
+    search = ToolSearch()
+    for server in ("git", "time", "web"):
+        search.apply(connected(server, raw_tool("read", f"Reads {server}.")))
+    git, time, web = (search.record(server) for server in ("git", "time", "web"))
+    del git["tools"]  # a damaged catalog is forgotten, damaged statistics are made again
+    time["analysis"]["tools"].clear()
+    web["analysis"]["version"] = -1
+    restored = ToolSearch(None, [git, time, web])
+    assert restored.problems == ["a server's record is damaged (KeyError)"]
+    assert tools_of(restored.catalog) == ["time::read", "web::read"]
+    for server in ("time", "web"):
+        assert restored.record(server) == search.record(server)
+
+
 NAMES = st.sampled_from(["read", "write", "list", "drop"])
 RAW = st.one_of(
     st.builds(raw_tool, NAMES, st.sampled_from(["One.", "Two."])), st.sampled_from([None, 3, {}])
@@ -230,8 +245,12 @@ def test_any_order_of_events_leaves_whole_catalogs_and_active_tools_that_exist(
             search.search(tool_id=tool.id, session="s")
     assert tools_of(search.catalog) == [id for name in sorted(expected) for id in expected[name]]
     assert set(search.activations.of("s")) <= set(tools_of(search.catalog))
-    restored = ToolSearch(None, search.catalog.servers.values())
+    records = [
+        msgpack.unpackb(msgpack.packb(search.record(name))) for name in search.catalog.servers
+    ]
+    restored = ToolSearch(None, records)
     assert tools_of(restored.catalog) == tools_of(search.catalog)
+    assert restored.search(query="one read") == search.search(query="one read")
 
 
 # --- ids -----------------------------------------------------------------------------------

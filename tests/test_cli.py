@@ -270,6 +270,13 @@ def test_the_next_page_is_offered_only_after_a_full_one(serve, run, monkeypatch)
     assert "--offset" not in run("query", "it's").out
 
 
+def test_the_next_page_of_a_query_for_an_option_looks_for_it_still(serve, run, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["indexctl", "query", "-n", "1", "--", "-x"])
+    serve(search=found(hit(1)))
+
+    assert "indexctl query -n 1 --offset 1 -- -x\n" in run(*sys.argv[1:]).out
+
+
 def test_json_is_exactly_the_daemons_result(serve, run):
     answer = found(hit(1), warnings=("w",))
     serve(search=answer)
@@ -562,7 +569,8 @@ def test_no_tools_is_never_silent(serve, run):
         tool_list={"active": False, "deferred": [], "loaded": []},
     )
 
-    assert (run("tools", "x").status, run("tools").err) == (1, "indexctl: no tools found\n")
+    said = "indexctl: no server's tools are indexed; run: indexctl mcp sync\n"
+    assert (run("tools", "x").status, run("tools").err) == (1, said)
 
 
 def test_without_a_query_the_deferred_tools_are_listed(serve, run):
@@ -674,7 +682,7 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
 
 
 def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
-    peer = serve(reindex={})
+    peer = serve(reindex={"files": 3})
 
     assert run("reindex", "a").status == 0
     assert run("reindex").status == 0
@@ -682,6 +690,14 @@ def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
         {"path": str(place / "work" / "a")},
         {},
     ]
+
+
+def test_reindexing_where_nothing_is_indexed_finds_nothing(serve, run, place):
+    serve(reindex={"files": 0})
+    ran = run("reindex", "a")
+
+    assert ran.status == 1
+    assert f"no session is indexed at {place / 'work' / 'a'}; see: indexctl status" in ran.err
 
 
 # -- config
@@ -694,7 +710,7 @@ def test_all_settings_in_force_are_listed(run, place, monkeypatch):
     lines = run("config").out.split("\n")
 
     assert f"config_file = {place}/config.toml" in lines
-    assert "roots = /r" in lines
+    assert lines[lines.index("roots =") + 1] == "  /r"
     assert "default_roots = false" in lines
     assert "analysis.profile = seed" in lines
     assert "tool_search.threshold = 2.5" in lines
@@ -705,7 +721,9 @@ def test_a_setting_is_set_and_read_back_in_kiros_spelling(run, place):
     file = place / ".config" / "indexd" / "config.toml"
     file.write_text('[[root]]\npath = "/r"\n')
 
-    assert run("config", "set", "toolSearch.minPct", "10").status == 0
+    ran = run("config", "set", "toolSearch.minPct", "10")
+    assert ran.status == 0
+    assert "when the daemon starts next: indexctl stop; indexctl status" in ran.err
     assert "min_pct = 10" in file.read_text()
     assert run("config", "get", "toolSearch.minPct").out == "10\n"
     assert json.loads(run("config", "get", "tool_search.min_pct", "--json").out) == {
@@ -766,6 +784,8 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
+    assert run().err.startswith("indexctl: the following arguments are required: COMMAND\n")
+    assert run("mcp").err.startswith("indexctl: the following arguments are required: ACTION\n")
 
 
 def test_without_a_daemon_and_leave_to_start_one_it_is_an_error(run, place):
@@ -868,6 +888,37 @@ def test_a_closed_standard_output_is_no_error(serve):
     )
 
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", ["status", "status --json"])
+def test_an_answer_that_finds_no_room_is_an_error_in_words(serve, words):
+    serve(status=STATUS)
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "indexd.cli", *words.split()],
+            env=os.environ | {"PYTHONPATH": str(HERE.parent)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (ran.returncode, ran.stderr) == (2, b"indexctl: cannot go on: No space left on device\n")
+
+
+def test_a_current_directory_that_was_deleted_costs_only_the_project(
+    serve, run, place, monkeypatch
+):
+    peer = serve(search=found(hit(1)), history={"text": "none"})
+    gone = place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run("query", "cache").status == 0
+    assert run("history", '{"operation": "search", "query": "x"}').status == 0
+    asked = [params for method, params in peer.requests if method in ("search", "history")]
+    assert "project" not in asked[0]
+    assert asked[1]["project"] == ""
 
 
 def test_an_encoding_without_the_characters_writes_them_out(serve, monkeypatch):

@@ -256,6 +256,18 @@ def test_flags_come_before_the_environment(environment, tmp_path):
     assert settings.history.snippet_chars == 100
 
 
+def test_a_configuration_file_that_was_named_must_be_there(environment, tmp_path):
+    missing = f"{tmp_path}/none.toml"
+
+    assert load(environment).config_file != missing
+    with pytest.raises(BadRequest, match=f"{missing} does not exist"):
+        load(environment, config_file=missing)
+    environment["INDEXD_CONFIG"] = missing
+    assert f"{missing} does not exist | correct --config or INDEXD_CONFIG" in refused(environment)
+    config_edit.init(missing)
+    assert load(environment).config_file == missing
+
+
 # -- editing
 
 

@@ -155,6 +155,8 @@ def test_a_second_daemon_names_the_first_and_leaves_it_alone(place: Place) -> No
     first = place.running()
     said = place.failed("--socket", str(place.path / "run" / "two.sock"))
     assert said.splitlines()[-1].startswith(f"indexd: another indexd (process {first.pid}) ")
+    # Where it listens, since that is not where the second one was looking.
+    assert f"INDEXD_SOCKET={place.socket}, or end it: indexctl --socket {place.socket} stop" in said
     assert status_of(place)["pid"] == first.pid
 
 
@@ -317,7 +319,7 @@ def test_the_client_starts_it_when_none_answers(place: Place) -> None:
 def test_the_client_says_why_it_did_not_start(place: Place) -> None:
     place.socket.parent.mkdir(mode=0o700)
     place.socket.write_text("precious")
-    with pytest.raises(Unavailable, match=r"did not start: indexd: .* is not a socket; move it"):
+    with pytest.raises(Unavailable, match=r"did not start: /.* is not a socket; move it"):
         start(str(place.socket), place.environment, TINY)
 
 
@@ -395,6 +397,13 @@ def test_the_command_line_is_explained(place: Place) -> None:
     wrong = place.launch("--sokcet", "x")
     assert "usage: indexd" in wrong.communicate()[1]
     assert wrong.returncode == 2
+
+
+def test_a_directory_that_cannot_be_is_named_with_a_next_step(place: Place) -> None:
+    said = place.failed(INDEXD_SOCKET="/proc/none/s")
+    assert said == (
+        "indexd: /proc/none cannot be used: No such file or directory; choose another directory\n"
+    )
 
 
 def test_a_bad_configuration_is_named_and_ends_it(place: Place) -> None:

@@ -108,3 +108,31 @@ def test_a_root_that_appears_later_is_followed(home: Path) -> None:
         (home / "sessions" / "a.jsonl").write_bytes(said("yuzu"))
 
         assert running.call("search", query="yuzu")["total"] == 1
+
+
+def test_a_replaced_root_stays_open_for_whom_still_reads_through_it(
+    engine: Living, home: Path
+) -> None:
+    sessions = home / "sessions"
+    (sessions / "a.jsonl").write_bytes(said("feijoa"))
+    assert total(engine, "feijoa") == 1
+    held = engine.engine.indexer.root_of(str(sessions.resolve()))
+    assert held is not None
+
+    sessions.rename(home / "away")
+    sessions.mkdir()
+    (sessions / "b.jsonl").write_bytes(said("guava"))
+
+    assert (total(engine, "feijoa"), total(engine, "guava")) == (0, 1)
+    assert engine.engine.indexer.root_of(str(sessions.resolve())) is not held
+    assert os.path.samestat(os.fstat(held.directory.fd), os.stat(home / "away"))
+
+
+def test_who_gives_up_waiting_costs_nobody_an_append(engine: Living, home: Path) -> None:
+    path = home / "sessions" / "a.jsonl"
+    for number in range(40):
+        with open(path, "ab") as file:
+            file.write(said(f"sapodilla {number}"))
+        engine.give_up_after(number / 4000)
+
+        assert total(engine, "sapodilla") == number + 1

@@ -139,6 +139,11 @@ class Home(RuleBasedStateMachine):
         self.start()
 
     @rule()
+    def rest(self) -> None:
+        assert self.engine is not None
+        self.engine.write_base()
+
+    @rule()
     def look(self) -> None:
         assert self.engine is not None
         self.engine.call("sync")

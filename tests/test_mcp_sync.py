@@ -65,8 +65,11 @@ class Workshop:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
         return once(read(Source("kiro", path), Context(self.home, self.home, environment)))
 
+    def hear(self, line: str, outcome: Outcome) -> None:
+        self.said.append(line)
+
     async def sync(self) -> list[Outcome]:
-        return await sync(self.specs(), self.events.append, self.said.append)
+        return await sync(self.specs(), self.events.append, self.hear)
 
     def pid(self) -> int:
         return int(self.pids.read_text().split()[-1])
@@ -202,7 +205,7 @@ async def test_a_daemon_that_does_not_answer_is_told_as_the_reason(shop: Worksho
     def sink(event: dict[str, Any]) -> None:
         raise Unavailable("no daemon answers")
 
-    (outcome,) = await sync(shop.specs(), sink, shop.said.append)
+    (outcome,) = await sync(shop.specs(), sink, shop.hear)
     assert outcome.state == "failed"
     assert outcome.reason.startswith("no daemon answers")
     assert shop.alive() == []
@@ -222,7 +225,7 @@ async def watching(shop: Workshop) -> AsyncIterator[Next]:
         anyio.from_thread.run_sync(send.send_nowait, json.loads(json.dumps(event)))
 
     async def run() -> None:
-        await sync(shop.specs(), sink, shop.said.append, watch=True)
+        await sync(shop.specs(), sink, shop.hear, watch=True)
 
     async def following() -> dict[str, Any]:
         with anyio.fail_after(20):

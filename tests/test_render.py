@@ -128,6 +128,18 @@ def test_a_match_across_two_lines_is_marked_on_both():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('write {"path":"/home/ana/file"}', ['write {"path":"/', 'home/ana/file"}']),
+        ("see the file /home/ana/projects", ["see the file", "/home/ana/projects"]),
+        ("x aaaaaaaaaaaaaaaaaaaaaaa", ["x", "aaaaaaaaaaaaaaaaaaaa", "aaa"]),
+    ],
+)
+def test_a_long_word_is_broken_at_a_joint_before_half_a_line_stays_empty(text, lines):
+    assert [painted(line, Terminal()) for line in wrap(cells(text, []), 20)] == lines
+
+
 @given(
     st.text(st.characters(codec=None), max_size=260),
     st.lists(st.tuples(st.integers(0, 260), st.integers(0, 260)), max_size=4),
@@ -267,7 +279,7 @@ STATUS = {
     "bytes_pending": 0,
     "index_bytes": 47_300_000,
     "rss_bytes": 999_999,
-    "watch": {"directories": 812, "way": "inotify"},
+    "watch": {"mode": "inotify", "watched": 812, "overflows": 0, "polled": {}},
     "roots": [
         {
             "path": "/home/ana/.codex",
@@ -283,7 +295,7 @@ STATUS = {
     "servers": {"git": {"tools": 12, "online": False}},
     "problems": [],
     "degraded": [],
-    "sandbox": "openat2",
+    "sandbox": {"home_read_only": False, "no_new_privileges": True, "openat2": True},
 }
 
 
@@ -292,8 +304,8 @@ def test_status_tells_what_there_is():
         "indexd 0.1.0, process 77, up 1 d 2 h, ~/.cache/indexd/run/indexd.sock\n"
         "124,345 documents in 1,045 files; 47.3 MB on disk, 1.0 MB of memory\n"
         "everything is indexed\n"
-        "watch: directories 812, way inotify\n"
-        "sandbox: openat2\n"
+        "watch: mode inotify, watched 812\n"
+        "sandbox: no new privileges, openat2; not: home read only\n"
         "\nROOT      SOURCE  FORMAT  FILES  DOCUMENTS     SIZE\n"
         "~/.codex  global  -         141     13,345  72.0 MB\n"
         "\nAGENT  FILES  DOCUMENTS\n"
@@ -319,6 +331,27 @@ def test_status_tells_what_is_missing_and_what_is_wrong():
         "\ndegraded: the disk is full\nproblem: path /x\\x1b, problem not JSON\n"
         "/home/ana/.codex: 1 file is not ours\n"
     )
+
+
+def test_status_counts_the_directories_that_are_not_there_instead_of_listing_them():
+    here = STATUS["roots"][0] | {"exists": True}
+    none = {"exists": False, "files": 0, "documents": 0, "bytes": 0, "source": "global"}
+    gone = [none | {"path": f"/home/ana/.{name}"} for name in ("pi", "qwen")]
+    text = render_status.status(STATUS | {"roots": [here, *gone]}, Terminal(), "/home/ana")
+
+    assert "~/.codex " in text
+    assert "~/.pi" not in text
+    assert (
+        "\n2 more not there yet; each is read as soon as it appears (--json names them)\n" in text
+    )
+
+
+def test_status_names_a_file_with_a_problem_once_and_briefly():
+    problem = "/home/ana/.codex/1.jsonl: the content is that of pi, not of codex"
+    root = STATUS["roots"][0] | {"problems": [problem]}
+    text = render_status.status(STATUS | {"roots": [root]}, Terminal(), "/home/ana")
+
+    assert text.endswith("\n\nproblem: ~/.codex/1.jsonl: the content is that of pi, not of codex\n")
 
 
 @pytest.mark.parametrize(
@@ -411,12 +444,11 @@ def test_a_window_of_unknown_width_is_taken_for_a_usual_one():
         ("claude", "claude --resume 0b1c"),
         ("codex", "codex resume 0b1c"),
         ("copilot", "copilot --resume 0b1c"),
+        ("droid", "droid --resume 0b1c"),
         ("gemini", "gemini --resume 0b1c"),
         ("kiro", "kiro-cli chat --resume-id 0b1c"),
         ("qwen", "qwen --resume 0b1c"),
         ("cursor", "cursor-agent --resume 0b1c"),
-        ("droid", "droid --resume 0b1c"),
-        ("pi", "pi --session 0b1c"),
         ("reasonix", ""),
         (None, ""),
     ],
@@ -429,6 +461,44 @@ def test_resuming_goes_to_the_project_first():
     found = {"agent": "codex", "session_id": "0b1c", "project": "/home/ana/it's here"}
 
     assert resume_command(found) == "cd '/home/ana/it'\"'\"'s here' && codex resume 0b1c"
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "command"),
+    [
+        ("claude", "/h/.claude/projects/-p/5d6a/subagents/agent-a1.jsonl", "claude --resume 5d6a"),
+        (
+            "claude",
+            "/h/.claude/projects/-p/5d6a/subagents/w/agent-a1.jsonl",
+            "claude --resume 5d6a",
+        ),
+        ("claude", "/h/.claude/projects/-p/agent-a1.jsonl", ""),
+        ("claude", "/h/.claude/projects/-p/$(x)/subagents/agent-a1.jsonl", ""),
+        ("gemini", "/h/.gemini/tmp/f1b5/chats/7c8d/agent-a1.jsonl", "gemini --resume 7c8d"),
+    ],
+)
+def test_a_sub_agents_hit_resumes_the_session_it_worked_for(agent, path, command):
+    found = {"agent": agent, "session_id": "agent-a1", "session_path": path}
+
+    assert resume_command(found) == command
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        (
+            "/h/.pi/agent/sessions/--p--/1_2.jsonl",
+            "pi --session /h/.pi/agent/sessions/--p--/1_2.jsonl",
+        ),
+        ("/h/a b/.pi/agent/sessions/1.jsonl", "pi --session '/h/a b/.pi/agent/sessions/1.jsonl'"),
+        ("/h/.pi/agent/sessions/\n.jsonl", ""),
+        ("/h/.openclaw/agents/1.jsonl", ""),
+    ],
+)
+def test_pi_opens_a_session_by_its_file_and_its_kin_do_not(path, command):
+    found = {"agent": "pi", "session_id": "0b1c", "session_path": path}
+
+    assert resume_command(found) == command
 
 
 @pytest.mark.parametrize("session_id", ["a;rm", "a b", "$(x)", "-x", "", "a\nb", None])

@@ -194,6 +194,14 @@ def test_names_in_a_question_come_first_in_its_order(search: ToolSearch) -> None
     assert [tool["tool_id"] for tool in found["tools"]][:4] == named
 
 
+def test_all_names_are_answered_unless_fewer_are_asked_for(search: ToolSearch) -> None:
+    every = [f"files::{name}" for name, _ in SERVERS["files"]]
+    every += [f"github::{name}" for name, _ in SERVERS["github"]]
+    assert ids(search, " ".join(every)) == every
+    assert ids(search, " ".join(every), max_results=3) == every[:3]
+    assert ids(search, "create_issue", max_results=1) == ["github::create_issue"]
+
+
 def test_a_tool_named_so_ranks_above_tools_that_mention_it() -> None:
     search = ToolSearch()
     connect(

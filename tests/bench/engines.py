@@ -214,7 +214,7 @@ class Fts5:
             wanted.append("project = ?")
             values.append(query.project)
         sql = (
-            "SELECT rowid, rank FROM texts JOIN facts ON number = rowid WHERE texts MATCH ?"
+            "SELECT number, rank FROM texts JOIN facts ON number = texts.rowid WHERE texts MATCH ?"
             f" AND {' AND '.join(wanted)} ORDER BY rank LIMIT ?"
         )
         return self._database.execute(sql, (match, *values, TOP)).fetchall()

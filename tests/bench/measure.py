@@ -127,3 +127,8 @@ def directory_mb(path: str) -> float:
         for name in names:
             total += os.lstat(os.path.join(directory, name)).st_blocks * 512
     return total / 1e6
+
+
+def load() -> str:
+    """Return how many processes wanted to run in the last minute; figures are for a quiet one."""
+    return f"{os.getloadavg()[0]:.1f}"

@@ -90,6 +90,15 @@ class Home:
             if d.text not in left_out
         ]
 
+    @cached_property
+    def equal_prompts(self) -> dict[str, set[Key]]:
+        """Return which documents of user text hold exactly each text."""
+        known: dict[str, set[Key]] = {}
+        for key, text in self.searched:
+            if key.kind is Kind.USER_TEXT:
+                known.setdefault(text, set()).add(key)
+        return known
+
     def snapshot(self, profile: Profile) -> Snapshot:
         """Return the index of all documents; a session's file id is its number."""
         left_out = {text for _, text in self.recaps}

@@ -46,7 +46,9 @@ _CJK_RUN = re.compile(f"[{CJK}]+")
 _VARYING = re.compile(
     r"(?:~|\.{0,2})?(?:/[\w.@+-]+)+/?|\b0x[0-9a-f]+\b|\b[0-9a-f]{7,}\b|\b\w*\d[\w.:-]*|[\"'`<>\[\]]"
 )
-_COMMON = STOP_WORDS | {"get", "got", "let", "new", "now", "one", "please", "use", "used", "user"}
+_COMMON = {word.decode() for word in STOP_WORDS} | {
+    *("get", "got", "let", "new", "now", "one", "please", "use", "used", "user", "using"),
+}
 
 
 class Query(NamedTuple):
@@ -174,7 +176,7 @@ def _salient(line: str) -> str:
 def _degraded(line: str, rare: Counter[str]) -> Iterator[str]:
     words = line.split()[:24]
     chance = random.Random(digest(line))
-    kept = sorted(chance.sample(range(len(words)), max(3, len(words) // 2)))
+    kept = sorted(chance.sample(range(len(words)), min(len(words), max(3, len(words) // 2))))
     yield " ".join(words[at] for at in kept)
     content = list(dict.fromkeys(_content(line)))[:16]
     rarest = sorted(content, key=lambda word: (rare[word], word))[: chance.choice((2, 3))]
@@ -184,7 +186,10 @@ def _degraded(line: str, rare: Counter[str]) -> Iterator[str]:
 
 
 def _identifiers(home: Home) -> Iterator[Found]:
-    holders = _holders(home, _IDENTIFIER, str)
+    holders: dict[str, set[Key]] = defaultdict(set)
+    for key, text in home.searched:
+        for name in _IDENTIFIER.findall(text):
+            holders[name].add(key)
     for key, text in home.searched:
         if key.kind is not Kind.USER_TEXT:
             continue
@@ -198,14 +203,13 @@ def _identifiers(home: Home) -> Iterator[Found]:
             around = [w for w in _content(text) if w not in name.lower()]
             if len(around) >= 2:
                 context = random.Random(digest(name + text)).sample(around, 2)
-                yield " ".join([*parts, *context]), (), _equal(home)[text]
+                yield " ".join([*parts, *context]), (), home.equal_prompts[text]
 
 
 def _prompts(home: Home) -> Iterator[Found]:
-    for key, text in home.searched:
+    for text, same in home.equal_prompts.items():
         words = list(dict.fromkeys(_content(text)))
-        same = _equal(home)[text]
-        if key.kind is Kind.USER_TEXT and len(words) >= 8 and len(same) <= MOST_MESSAGES:
+        if len(words) >= 8 and len(same) <= MOST_MESSAGES:
             yield " ".join(random.Random(digest(text)).sample(words, 5)), (), same
 
 
@@ -219,30 +223,6 @@ def _cjk_pieces(home: Home) -> Iterator[Found]:
         few = sorted((p for p in holders if len(holders[p]) <= 15), key=digest)
         for piece in few[: MOST_PER_SET // 4]:
             yield piece, (), holders[piece]
-
-
-def _holders(
-    home: Home, pattern: re.Pattern[str], name: Callable[[str], str]
-) -> dict[str, set[Key]]:
-    """Return which documents hold each match of a pattern."""
-    holders: dict[str, set[Key]] = defaultdict(set)
-    for key, text in home.searched:
-        for match in set(pattern.findall(text)):
-            holders[name(match)].add(key)
-    return holders
-
-
-_equal_texts: dict[int, dict[str, set[Key]]] = {}
-
-
-def _equal(home: Home) -> dict[str, set[Key]]:
-    """Return which documents of user text hold exactly each text."""
-    if id(home) not in _equal_texts:
-        known = _equal_texts[id(home)] = defaultdict(set)
-        for key, text in home.searched:
-            if key.kind is Kind.USER_TEXT:
-                known[text].add(key)
-    return _equal_texts[id(home)]
 
 
 def _content(text: str) -> Sequence[str]:

@@ -31,8 +31,6 @@ from indexd.text import Profile
 # How deep an engine is asked, in documents; what lies deeper counts as not found.
 DEPTH = 300
 RESAMPLES = 2000
-# Each step adds to the one before; the last is profile `code`.
-LADDER = ("sum", "coverage", "stop words", "stems", "session coverage", "joined")
 
 
 class Run(NamedTuple):
@@ -73,19 +71,19 @@ class Peer:
 
 
 def ladder() -> dict[str, Formula]:
-    """Return the formula of each step."""
+    """Return the formula of each step; it adds to the one before, and the last is `code`."""
     full = FORMULAS["code"]
     steps = {
         "sum": {},
-        "coverage": {"coverage": full.coverage},
         "stop words": {"stop_words": full.stop_words},
+        "coverage": {"coverage": full.coverage},
         "stems": {"stems": full.stems},
         "session coverage": {"session_coverage": full.session_coverage},
-        "joined": {"joined": full.joined},
+        "code": {"joined": full.joined},
     }
     formulas, formula = {}, Formula()
-    for name in LADDER:
-        formula = formula._replace(**steps[name])
+    for name, step in steps.items():
+        formula = formula._replace(**step)
         formulas[name] = formula
     return formulas
 
@@ -97,7 +95,6 @@ def engines(home: Home) -> dict[str, Callable[[str], list[Key]]]:
     texts = [text for _, text in home.searched]
     own = {"seed": Indexd(seed, "seed", FORMULAS["seed"])}
     own |= {name: Indexd(code, "code", formula) for name, formula in ladder().items()}
-    own["code"] = Indexd(code, "code", FORMULAS["code"])
     peers = {
         "fts5": Fts5("unicode61", texts),
         "fts5 porter": Fts5("porter unicode61", texts),
@@ -226,8 +223,8 @@ def main() -> None:
     print(f"{len(home.sessions)} sessions, {len(home.searched)} documents, "
           f"{len(set(home.clusters))} clusters of alike sessions")  # fmt: skip
     table = measure(home)
-    steps = [("seed", LADDER[0]), *pairwise(LADDER)]
-    report(table, [tuple(pair) for pair in arguments.compare] or [*steps, ("fts5 porter", "code")])
+    steps = [*pairwise(("seed", *ladder())), ("fts5", "code"), ("tantivy", "code")]
+    report(table, [tuple(pair) for pair in arguments.compare] or steps)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,85 @@
+"""What a cache that was damaged, or is older than the files, costs: time, never an answer."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexd.text import ANALYSIS
+from tests.living import living, settings
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ca") as directory:
+        (Path(directory) / "sessions").mkdir()
+        yield Path(directory)
+
+
+def said(*texts: str) -> bytes:
+    lines = (json.dumps({"role": "user", "content": text}) for text in texts)
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def total(home: Path, *queries: str) -> list[int]:
+    """Return how many documents a new engine over the same cache finds."""
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled()
+        return [engine.call("search", query=query)["total"] for query in queries]
+
+
+def rows(home: Path) -> Path:
+    return home / "cache" / f"sessions-code-{ANALYSIS}" / "cache.db"
+
+
+@pytest.mark.parametrize("prefix", ["f", "s", "m"])
+def test_a_damaged_row_is_read_again_from_its_session(home: Path, prefix: str) -> None:
+    (home / "sessions" / "a.jsonl").write_bytes(said("quince", "salsify"))
+    assert total(home, "quince") == [1]
+
+    with sqlite3.connect(rows(home)) as database:
+        changed = database.execute(
+            "UPDATE Cache SET value = CAST(substr(value, 1, length(value) - 1) || x'00' AS BLOB)"
+            " WHERE substr(key, 1, 1) = ?",
+            (prefix.encode(),),
+        )
+        assert changed.rowcount > 0
+    database.close()
+    (home / "sessions" / "a.jsonl").write_bytes(said("quince", "salsify", "quince again"))
+
+    assert total(home, "quince", "salsify") == [2, 1]
+
+
+@pytest.mark.parametrize("first", [2, 12])
+def test_a_database_damaged_inside_is_set_aside(home: Path, first: int) -> None:
+    for number in range(50):
+        (home / "sessions" / f"{number}.jsonl").write_bytes(said(f"quince {number} " * 50))
+    assert total(home, "quince") == [50]
+
+    whole = bytearray(rows(home).read_bytes())
+    for page in range(first, len(whole) // 4096):
+        whole[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    rows(home).write_bytes(whole)
+
+    assert total(home, "quince") == [50]
+
+
+def test_a_base_never_lends_its_documents_to_another_file(home: Path) -> None:
+    sessions = home / "sessions"
+    (sessions / "a.jsonl").write_bytes(said("apricot"))
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled()
+        (sessions / "b.jsonl").write_bytes(said("blackcurrant"))
+        engine.settled().write_base()
+    (sessions / "b.jsonl").unlink()
+    assert total(home, "blackcurrant") == [0]
+
+    (sessions / "c.jsonl").write_bytes(said("cherimoya"))
+
+    assert total(home, "blackcurrant", "cherimoya") == [0, 1]
+    assert total(home, "blackcurrant", "cherimoya") == [0, 1]
