@@ -10,7 +10,7 @@ import numpy as np
 
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
-from indexd.segment import Array
+from indexd.segment import Array, Segment
 
 # One document in so many is few.
 FEW_SHARE = 20
@@ -198,12 +198,38 @@ def _document_mask(
     if selection.tool_names is not None:
         mask &= _tool_mask(part, selection.tool_names)
     if selection.since is not None or selection.until is not None:
-        times = timestamps(snapshot, part, np.arange(len(segment)))
-        if selection.since is not None:
-            mask &= times >= selection.since
-        if selection.until is not None:
-            mask &= times <= selection.until
+        mask &= _time_mask(snapshot, part, selection)
     return mask
+
+
+def _time_mask(snapshot: Snapshot, part: Part, selection: Selection) -> Array:
+    """Return the boolean per document: whether it was said in the time that is selected."""
+    segment = part.segment
+    since = -1 if selection.since is None else selection.since
+    until = np.iinfo(np.int64).max if selection.until is None else selection.until
+    first, last = _times_of_files(segment)
+    inside = (first >= since) & (last <= until)
+    mask: Array = inside[segment.columns.file]
+    # Most sessions lie on one side; only of the others times are read.
+    doubtful = ~inside & (last >= since) & (first <= until)
+    at = doubtful[segment.columns.file].nonzero()[0]
+    times = timestamps(snapshot, part, at)
+    mask[at] = (times >= since) & (times <= until)
+    return mask
+
+
+def _times_of_files(segment: Segment) -> tuple[Array, Array]:
+    """Return the first and the last time in each file; all of time where one is unknown."""
+    known: tuple[Array, Array] | None = segment.derived.get("times")
+    if known is None:
+        times = segment.columns.timestamp.take(np.arange(len(segment)))
+        first = np.full(len(segment.file_ids), np.iinfo(np.int64).max)
+        last = np.zeros(len(first), np.int64)
+        np.minimum.at(first, segment.columns.file, times)
+        np.maximum.at(last, segment.columns.file, times)
+        last[first == 0] = np.iinfo(np.int64).max
+        known = segment.derived["times"] = (first, last)
+    return known
 
 
 def _tool_mask(part: Part, tool_names: Collection[str]) -> Array:
