@@ -17,7 +17,7 @@ from indexd import bm25, impact
 from indexd.bounds import LARGEST, Bounds, borrowed
 from indexd.matching import Listed, Matches, Rowed, grouped
 from indexd.plan import Formula
-from indexd.segment import Array
+from indexd.segment import Array, distinct
 
 # Up to this many postings, or one for so many documents, to score them all is faster than to
 # find those worth it.
@@ -114,7 +114,7 @@ def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
     """Return a number for each file of each part, the same for the same id, and how many."""
     if len(file_ids) == 1:
         return [np.arange(len(file_ids[0]))], len(file_ids[0])
-    known = np.unique(np.concatenate(file_ids))
+    known = distinct(np.concatenate(file_ids))
     return [known.searchsorted(ids) for ids in file_ids], len(known)
 
 

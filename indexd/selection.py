@@ -77,6 +77,15 @@ class View:
             ordinals, freqs = ordinals[kept], freqs[kept]
         return ordinals, freqs
 
+    def selects(self, documents: Array) -> Array:
+        """Return the boolean for each of some documents: whether it is selected."""
+        chosen = np.zeros(len(documents), bool)
+        for start, stop in self.ranges:
+            chosen |= (documents >= start) & (documents < stop)
+        if self.mask is not None:
+            chosen &= self.mask[documents]
+        return chosen
+
     def count(self, column: Array) -> int:
         """Return for how many selected documents `column` is not zero."""
         counted = 0
