@@ -97,7 +97,7 @@ def report(took: Mapping[str, Sequence[float]]) -> None:
 
 def answer_bytes(arguments: argparse.Namespace, work: str, flags: Sequence[str]) -> int:
     """Return how large an answer of ten hits is."""
-    environment = {**os.environ, **prepared(arguments.corpus, work, arguments.profile)}
+    environment = prepared(arguments.corpus, work, arguments.profile)
     with running(arguments.corpus, work, arguments.profile):
         done = subprocess.run(
             [*query_command(QUERIES[1]), *flags],
