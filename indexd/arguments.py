@@ -129,6 +129,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     parser.usage = "indexctl query [options] TEXT ..."
     add = parser.add_argument
     add("text", nargs="+", metavar="TEXT", help="words to look for; rare ones help most")
+    add("--literal", action="store_true", help="take every character for text, none for operators")
     add("-n", "--limit", type=_whole, metavar="N", help="hits to show, 1 to 200 (8)")
     add("--offset", type=_whole, metavar="N", help="hits to pass over")
     add(
@@ -144,6 +145,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     add("--tool-name", metavar="NAME", help="only calls and results of this tool")
     _add_filters(parser)
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
+    add("--group", choices=("session",), help="of each session only its best hit")
     add("--no-sync", action="store_true", help="do not take in the very last lines first")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
 
@@ -172,20 +174,45 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def _around(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "indexctl around [options] N | PATH INDEX"
+    parser.usage = "indexctl around [options] N | SESSION INDEX | SESSION --end"
     add = parser.add_argument
     add(
         "where",
         nargs="+",
-        metavar="N | PATH INDEX",
-        help="a hit's number in the last query, or a session's path and a message index",
+        metavar="N | SESSION INDEX",
+        help="a hit's number in the last query, or a session's path or id and a message index",
     )
+    add("--start", action="store_true", help="where the session starts")
+    add("--end", action="store_true", help="where it ends")
+    add("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
     add("-B", "--before", type=_whole, metavar="N", help="messages before it, 0 to 50 (3)")
     add("-A", "--after", type=_whole, metavar="N", help="messages after it, 0 to 50 (3)")
     add("-C", "--context", type=_whole, metavar="N", help="messages on both sides")
     add("--full", action="store_true", help="whole texts, up to 1 MiB in all")
     add("--reasoning", action="store_true", help="show the agent's reasoning too")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl show [options] N | SESSION"
+    add = parser.add_argument
+    add(
+        "where",
+        metavar="N | SESSION",
+        help="a number in the last list of hits or sessions, or a session's path or id",
+    )
+    add("--markdown", action="store_true", help="as Markdown")
+    add("--first", type=_whole, metavar="INDEX", help="the message to begin with (0)")
+    add("--reasoning", action="store_true", help="show the agent's reasoning too")
+    add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
+
+
+def _sessions(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "indexctl sessions [options]"
+    add = parser.add_argument
+    add("-n", "--limit", type=_whole, metavar="N", help="sessions to list, 1 to 200 (20)")
+    add("--offset", type=_whole, metavar="N", help="sessions to pass over")
+    _add_filters(parser)
 
 
 def _tools(parser: argparse.ArgumentParser) -> None:
@@ -255,10 +282,15 @@ Search all sessions and print the best hits: when, in which agent and project,
 what kind of text, and where it matched. A hit's number leads on, as in:
 indexctl around 3.
 
+In TEXT, "a phrase" in quotes must occur as it is, +word must occur, -word must
+not, begin* stands for all words that begin so, and kind:error, tool:bash,
+agent:codex, project:app, since:3d, role:user and the like filter. Whatever else
+you paste is plain text. For your shell, put it in single quotes.
+
 examples:
   indexctl query database is locked
   indexctl query --kind tool_error --since 1w pytest fixture
-  indexctl query --scope project --agent claude "retry policy"
+  indexctl query --scope project --agent claude '"retry policy" -sleep'
   indexctl query --json OAuth callback | jq -r '.hits[].session_path'
 """
 AROUND = """\
@@ -268,6 +300,25 @@ examples:
   indexctl around 3                     the third hit of the last query
   indexctl around 3 -C 10 --full        more of it
   indexctl around ~/.claude/projects/-src-app/0b1c2d3e.jsonl 128 -B 0
+  indexctl around 0b1c2d3e --end -B 10  how a session ended
+  indexctl around 0b1c2d3e --at yesterday
+"""
+SHOW = """\
+Print a whole session, as text or as Markdown. It comes page by page, so that
+the longest may be read; with --json each page is one line.
+
+examples:
+  indexctl show 2                       the session of the second hit
+  indexctl show 0b1c2d3e --markdown > session.md
+"""
+SESSIONS = """\
+List the sessions, the latest first: when, whose, in which project, how long,
+and its title or first words. Each can be shown by its number.
+
+examples:
+  indexctl sessions --project . --since 1w
+  indexctl sessions --agent codex --subagents exclude -n 50
+  indexctl sessions --json | jq -r '.sessions[].session_path'
 """
 TOOLS = """\
 Find the MCP tool that does something, among all servers that were ever
@@ -338,6 +389,8 @@ examples:
 COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], Any]]] = {
     "query": ("search all sessions", QUERY, _query),
     "around": ("read the messages around a hit", AROUND, _around),
+    "show": ("read a whole session", SHOW, _show),
+    "sessions": ("list the sessions", SESSIONS, _sessions),
     "tools": ("find MCP tools", TOOLS, _tools),
     "history": ("answer an agent's history call", HISTORY, _history),
     "status": ("what is indexed, and what is wrong", STATUS, _status),

@@ -1,97 +1,63 @@
-"""The messages around one message, as an answer shows them."""
+"""The messages around one message of a session, which an index, an end or a time names."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from indexd import confine, recall
+from indexd import recall
 from indexd.errors import NotFound
-from indexd.extract import shown_arguments, shown_text
-from indexd.model import Block, Kind
-from indexd.recall import Recalled
+from indexd.index import FileFacts
+from indexd.located import Sources
 from indexd.requests import Around
-from indexd.searching import Sources
-
-TEXT_CHARS = 2_000
-ASIDE_CHARS = 1_200
-# What `full` shows of all messages together, in code points.
-FULL_CHARS = 1 << 20
+from indexd.transcript import FULL_CHARS, Room, Session, session, shown
 
 
-def around(sources: Sources, request: Around) -> dict[str, Any]:
+def around(sources: Sources, files: Iterable[FileFacts], request: Around) -> dict[str, Any]:
     """Return the answer to `around`.
 
-    Raises NotAllowed for any path that is not an indexed session, NotFound for an index outside
-    of the session.
+    Raises NotAllowed for any path that is not an indexed session, NotFound for a message that
+    the session does not have.
     """
-    record = sources.record(request.session_path)
-    root = sources.root(request.session_path)
-    if record is None or root is None or not record.agent:
-        raise confine.refusal()
-    length = record.messages
-    if request.message_index >= length:
-        raise NotFound(
-            f"message_index {request.message_index} is outside session length {length}",
-            f"the last message is {length - 1}" if length else "the session has no messages",
-        )
-    first = max(0, request.message_index - request.before)
-    wanted = recall.places(record, first, request.message_index + request.after + 1, sources.fetch)
-    room = _Room(FULL_CHARS if request.full else None)
+    found = session(sources, files, request.session_path)
+    target = _target(sources, found, request)
+    first = max(0, target - request.before)
+    wanted = recall.places(found.record, first, target + request.after + 1, sources.fetch)
+    room = Room(FULL_CHARS if request.full else None)
+    messages = []
+    for recalled in recall.messages(found.root, found.record, wanted):
+        message = shown(recalled, room, reasoning=request.reasoning, reveal=request.reveal)
+        messages.append(message | {"target": message["index"] == target})
     return {
-        "session_path": request.session_path,
-        "message_index": request.message_index,
-        "length": length,
-        "messages": [
-            _message(recalled, request, room) for recalled in recall.messages(root, record, wanted)
-        ],
+        "session_path": found.record.path,
+        "message_index": target,
+        "length": found.record.messages,
+        "messages": messages,
     }
 
 
-class _Room:
-    """How much text may still be shown: per text, or for `full` in all."""
-
-    def __init__(self, left: int | None) -> None:
-        self._left = left
-        self.truncated = False
-
-    def cut(self, text: str, limit: int) -> str:
-        """Return what of `text` may be shown, and remember whether that is not all."""
-        room = limit if self._left is None else self._left
-        if len(text) > room:
-            self.truncated = True
-            text = text[:room]
-        if self._left is not None:
-            self._left -= len(text)
-        return text
-
-
-def _message(recalled: Recalled, request: Around, room: _Room) -> dict[str, Any]:
-    place, message = recalled
-    room.truncated = False
-    said = [b for b in message.blocks if b.kind not in (Kind.TOOL_INPUT, Kind.REASONING)]
-    # What the harness put in is shown only where nothing else was said.
-    own = [block for block in said if block.kind is not Kind.META] or said
-    limit = ASIDE_CHARS if message.role == "system" else TEXT_CHARS
-    text = "\n".join(shown_text(block, reveal=request.reveal) for block in own)
-    shown: dict[str, Any] = {
-        "index": place.message_index,
-        "role": message.role,
-        "text": room.cut(text, limit),
-        "tool_calls": [
-            _call(block, request, room) for block in message.blocks if block.kind is Kind.TOOL_INPUT
-        ],
-        "tool_name": next((b.tool_name for b in said if b.tool_name), ""),
-        "timestamp": place.timestamp or None,
-        "target": place.message_index == request.message_index,
-    }
-    if request.reasoning:
-        thought = [b for b in message.blocks if b.kind is Kind.REASONING]
-        reasoning = "\n".join(shown_text(block, reveal=request.reveal) for block in thought)
-        shown["reasoning"] = room.cut(reasoning, limit)
-    shown["truncated"] = room.truncated
-    return shown
+def _target(sources: Sources, found: Session, request: Around) -> int:
+    """Return the index of the message that is asked for. Raises NotFound."""
+    length = found.record.messages
+    if request.message_index is not None:
+        if request.message_index >= length:
+            raise NotFound(
+                f"message_index {request.message_index} is outside session length {length}",
+                f"the last message is {length - 1}" if length else "the session has no messages",
+            )
+        return request.message_index
+    if not length:
+        raise NotFound("the session has no messages", "it may get some; try again then")
+    if request.at in ("start", "end"):
+        return 0 if request.at == "start" else length - 1
+    assert isinstance(request.at, int)
+    return _first_since(sources, found, request.at)
 
 
-def _call(block: Block, request: Around, room: _Room) -> dict[str, str]:
-    arguments = shown_arguments(block, reveal=request.reveal)
-    return {"name": block.tool_name, "arguments": room.cut(arguments, ASIDE_CHARS)}
+def _first_since(sources: Sources, found: Session, time: int) -> int:
+    """Return the first message that was said at `time` or later; the last one if none was."""
+    places = recall.places(found.record, 0, found.record.messages, sources.fetch)
+    timed = [place for place in places if place.timestamp]
+    if not timed:
+        raise NotFound("no message of the session has a time", 'ask for at "start" or "end"')
+    return next((p.message_index for p in timed if p.timestamp >= time), timed[-1].message_index)

@@ -24,6 +24,8 @@ FOUND, NOTHING = 0, 1
 DEFAULT_LIMIT = 8
 WAIT_SECONDS = 0.2
 STOP_SECONDS = 10.0
+# A number this long begins a session's id; no list is.
+MIN_ID_CHARS = 8
 
 
 def connected(asked: argparse.Namespace) -> Client:
@@ -54,10 +56,12 @@ def query(asked: argparse.Namespace) -> int:
             kinds=arguments.option_values(asked.kind),
             role=asked.role,
             tool_name=asked.tool_name,
+            literal=asked.literal or None,
             limit=asked.limit,
             offset=asked.offset,
             **_filters(asked),
             order=asked.order,
+            group=asked.group,
             sync=False if asked.no_sync else None,
             reveal=asked.reveal or None,
         )
@@ -83,13 +87,14 @@ def around(asked: argparse.Namespace) -> int:
     from indexd import render
     from indexd.resume import resume_command
 
-    hit = _place(asked.where)
+    hit = _place(asked)
     with connected(asked) as client:
         answer = client.around(
             hit["session_path"],
             hit["message_index"],
             _first_given(asked.before, asked.context),
             _first_given(asked.after, asked.context),
+            at=hit.get("at"),
             full=asked.full or None,
             reasoning=asked.reasoning or None,
             reveal=asked.reveal or None,
@@ -100,6 +105,55 @@ def around(asked: argparse.Namespace) -> int:
         output.warn(answer)
         resume = resume_command(hit)
         output.write(render.around(answer, output.terminal(), paths.home(os.environ), resume))
+    return FOUND
+
+
+def show(asked: argparse.Namespace) -> int:
+    """Print a whole session, page by page."""
+    from indexd import render_session
+
+    path, first = _session(asked.where)["session_path"], asked.first or 0
+    term, home = output.terminal(), paths.home(os.environ)
+    following: int | None = first
+    with connected(asked) as client:
+        while following is not None:
+            answer = client.show(
+                path, following, reasoning=asked.reasoning or None, reveal=asked.reveal or None
+            )
+            if asked.json:
+                output.write_json(answer)
+            else:
+                if following == first:
+                    markdown = asked.markdown
+                    output.write(render_session.heading(answer, home, markdown=markdown, term=term))
+                output.write(render_session.page(answer, markdown=asked.markdown, term=term))
+            following = answer["next"]
+    return FOUND
+
+
+def sessions(asked: argparse.Namespace) -> int:
+    """List the sessions, and remember them so that their numbers mean them."""
+    from indexd import render_session
+
+    filters = _filters(asked) | ({} if asked.project else {"project": None})
+    if asked.scope == "project":
+        filters["project"] = filters["project"] or project(os.getcwd())
+    with connected(asked) as client:
+        answer = client.sessions(limit=asked.limit, offset=asked.offset, **filters)
+    found = answer["sessions"]
+    ranked = [
+        session | {"rank": rank, "message_index": 0}
+        for rank, session in enumerate(found, (asked.offset or 0) + 1)
+    ]
+    lasthits.remember(paths.cache_dir(os.environ), ranked)
+    if asked.json:
+        output.write_json(answer)
+        return FOUND if found else NOTHING
+    output.warn(answer)
+    if not found:
+        return NOTHING
+    listed = render_session.sessions(answer, asked.offset or 0, output.terminal(), time.time())
+    output.write(listed)
     return FOUND
 
 
@@ -230,16 +284,26 @@ def _current_project() -> str | None:
         return None
 
 
-def _place(where: list[str]) -> dict[str, Any]:
-    """Return the session path and message index that `around` was given."""
-    if len(where) == 1 and where[0].isdecimal():
-        return lasthits.recall(paths.cache_dir(os.environ), int(where[0]))
-    if len(where) == 2 and where[1].isdecimal():
-        return {"session_path": os.path.abspath(where[0]), "message_index": int(where[1])}
+def _place(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return the session path or id, and the message, that `around` was given."""
+    session, *index = asked.where
+    at = asked.at or ("start" if asked.start else "end" if asked.end else None)
+    if not index and (at or session.isdecimal()):
+        hit = _session(session)
+        return hit | {"message_index": None, "at": at} if at else hit
+    if len(index) == 1 and index[0].isdecimal() and not at:
+        return {"session_path": _path_or_id(session), "message_index": int(index[0])}
     raise BadRequest(
-        f"{' '.join(where)} is neither a hit's number nor a path and a message index",
-        "write: indexctl around 3, or: indexctl around PATH INDEX",
+        f"{' '.join(asked.where)} is neither a hit's number nor a session and one place in it",
+        "write: indexctl around 3, indexctl around SESSION INDEX, or indexctl around SESSION --end",
     )
+
+
+def _session(named: str) -> dict[str, Any]:
+    """Return the hit or session of the last list that a number means, or a session by itself."""
+    if named.isdecimal() and len(named) < MIN_ID_CHARS:
+        return lasthits.recall(paths.cache_dir(os.environ), int(named))
+    return {"session_path": _path_or_id(named)}
 
 
 def _filters(asked: argparse.Namespace) -> dict[str, Any]:
@@ -263,7 +327,8 @@ def _directory_or_name(place: str) -> str:
 
 
 def _path_or_id(session: str | None) -> str | None:
-    return os.path.abspath(session) if session and "/" in session else session
+    is_path = session is not None and ("/" in session or session.endswith(".jsonl"))
+    return os.path.abspath(session) if session and is_path else session
 
 
 def _next_page(hits: list[dict[str, Any]]) -> str:
@@ -310,6 +375,8 @@ def _indexed(client: Client) -> Any:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "query": query,
     "around": around,
+    "show": show,
+    "sessions": sessions,
     "tools": tools,
     "history": history,
     "status": status,

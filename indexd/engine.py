@@ -17,18 +17,21 @@ from indexd.config import Settings
 from indexd.deferral import DeferralSettings
 from indexd.index import Index
 from indexd.indexer import Indexer
+from indexd.located import Sources
 from indexd.requests import (
     Around,
     History,
     McpEvent,
     Reindex,
     Search,
+    Sessions,
+    Show,
     Status,
     Sync,
     ToolList,
     ToolSearch,
 )
-from indexd.searching import Searcher, Sources
+from indexd.searching import Searcher
 from indexd.server import Method
 from indexd.service import Service
 from indexd.store import Store
@@ -72,6 +75,8 @@ class Engine:
         return {
             "search": Method(self._service.search, Search),
             "around": Method(self._service.around, Around),
+            "show": Method(self._service.show, Show),
+            "sessions": Method(self._service.sessions, Sessions),
             "history": Method(self._service.history, History),
             "sync": Method(self._service.sync, Sync),
             "tool_search": Method(self._tools.tool_search, ToolSearch),

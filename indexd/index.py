@@ -62,6 +62,14 @@ class Part:
             return np.ones(len(self.segment.file_ids), bool)
         return self.alive
 
+    def holds(self, term: bytes) -> bool:
+        """Say whether a document of a live file holds `term`."""
+        at = self.segment.dictionary.find(term)
+        if at < 0 or self.alive is None:
+            return at >= 0
+        ordinals, _ = self.segment.term_postings(at)
+        return bool(self.alive[self.segment.columns.file[ordinals]].any())
+
     def counts(self, kinds: Array) -> tuple[int, int]:
         """Return (documents, tokens) of the live files in the kinds of rank `kinds`."""
         docs, tokens = self.segment.doc_counts, self.segment.token_counts

@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-KEPT = ("session_path", "message_index", "session_id", "agent", "project")
+KEPT = ("session_path", "message_index", "session_id", "agent", "project", "resume")
 
 
 def remember(cache: str, hits: list[dict[str, Any]]) -> None:
     """Keep where each of `hits` lies, by its rank, in place of those of the query before."""
-    kept = {"hits": {str(hit["rank"]): {name: hit.get(name) for name in KEPT} for hit in hits}}
+    kept = {"hits": {str(hit["rank"]): {n: hit[n] for n in KEPT if n in hit} for hit in hits}}
     body = protocol.encode(kept, protocol.MAX_ANSWER_BYTES)
     try:
         paths.private_directory(cache)

@@ -54,6 +54,10 @@ class Listed:
         held[segment.columns.file[self.ordinals]] = True
         return held
 
+    def documents(self) -> Array:
+        """Return the selected documents that hold the term."""
+        return self.ordinals
+
     def impacts(self) -> Array:
         """Return the impact on each document of the part (u8)."""
         segment = self._view.part.segment
@@ -106,6 +110,10 @@ class Rowed:
         """Return the impact on each document of the part, selected or not (u8)."""
         return self._impacts
 
+    def documents(self) -> Array:
+        """Return the selected documents that hold the term."""
+        return self.listed().ordinals
+
     def listed(self) -> Listed:
         """Return the postings."""
         ordinals = self._impacts.nonzero()[0].astype(np.uint32)
@@ -120,6 +128,10 @@ class Matches(NamedTuple):
 
     view: View
     terms: list[Held]
+
+    def only(self, chosen: Sequence[int]) -> Matches:
+        """Return the matches of some of the query terms."""
+        return Matches(self.view, [self.terms[at] for at in chosen])
 
 
 def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:

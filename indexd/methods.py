@@ -27,6 +27,7 @@ class Methods:
         kinds: list[str] | None = None,
         role: str | None = None,
         tool_name: str | None = None,
+        literal: bool | None = None,
         limit: int | None = None,
         offset: int | None = None,
         agent: str | None = None,
@@ -38,6 +39,7 @@ class Methods:
         since: int | str | None = None,
         until: int | str | None = None,
         order: str | None = None,
+        group: str | None = None,
         sync: bool | None = None,
         reveal: bool | None = None,
     ) -> Any:
@@ -53,6 +55,7 @@ class Methods:
                 kinds=kinds,
                 role=role,
                 tool_name=tool_name,
+                literal=literal,
                 limit=limit,
                 offset=offset,
                 agent=agent,
@@ -64,6 +67,7 @@ class Methods:
                 since=since,
                 until=until,
                 order=order,
+                group=group,
                 sync=sync,
                 reveal=reveal,
             ),
@@ -72,24 +76,87 @@ class Methods:
     def around(
         self,
         session_path: str,
-        message_index: int,
+        message_index: int | None = None,
         before: int | None = None,
         after: int | None = None,
         *,
+        at: int | str | None = None,
         full: bool | None = None,
         reasoning: bool | None = None,
         reveal: bool | None = None,
     ) -> Any:
-        """Return the `messages` of one session near `message_index`."""
+        """Return the `messages` of one session near `message_index`, or near where `at` is.
+
+        `at` is "start", "end", or a time as `search` takes it.
+        """
         return self.call(
             "around",
             _given(
                 session_path=session_path,
                 message_index=message_index,
+                at=at,
                 before=before,
                 after=after,
                 full=full,
                 reasoning=reasoning,
+                reveal=reveal,
+            ),
+        )
+
+    def show(
+        self,
+        session_path: str,
+        first: int | None = None,
+        limit: int | None = None,
+        *,
+        reasoning: bool | None = None,
+        reveal: bool | None = None,
+    ) -> Any:
+        """Return a page of a session: `messages` from `first` on, and where the `next` begins."""
+        return self.call(
+            "show",
+            _given(
+                session_path=session_path,
+                first=first,
+                limit=limit,
+                reasoning=reasoning,
+                reveal=reveal,
+            ),
+        )
+
+    def sessions(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        scope: str | None = None,
+        project: str | None = None,
+        session_dir: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        subagents: str | None = None,
+        source: str | None = None,
+        since: int | str | None = None,
+        until: int | str | None = None,
+        sync: bool | None = None,
+        reveal: bool | None = None,
+    ) -> Any:
+        """Return the `sessions` there are, the latest first."""
+        return self.call(
+            "sessions",
+            _given(
+                limit=limit,
+                offset=offset,
+                scope=scope,
+                project=project,
+                session_dir=session_dir,
+                agent=agent,
+                session=session,
+                subagents=subagents,
+                source=source,
+                since=since,
+                until=until,
+                sync=sync,
                 reveal=reveal,
             ),
         )

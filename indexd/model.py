@@ -84,6 +84,7 @@ class SessionState:
     """What reading has to remember between two lines of one session; msgpack values only.
 
     facts: `session_id cwd model title parent` (str), as far as known.
+    began, timestamp: when the first and the last message was said (unix ms), as far as known.
     calls: tool name by call id, for calls whose result has not been seen.
     memory: whatever else the format needs.
     skipped: how many records of which type were left out or unreadable.
@@ -91,6 +92,7 @@ class SessionState:
 
     facts: dict[str, str] = field(default_factory=dict)
     next_index: int = 0
+    began: int | None = None
     timestamp: int | None = None
     calls: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)

@@ -36,6 +36,19 @@ class QueryTerm(NamedTuple):
         return [term for term in self.terms if term in occurring]
 
 
+class Demand(NamedTuple):
+    """What a document must and must not hold to be an answer; statistics know nothing of it.
+
+    Each of `must` asks for any of its terms; a document with a term of `must_not` is none.
+    """
+
+    must: tuple[QueryTerm, ...] = ()
+    must_not: tuple[QueryTerm, ...] = ()
+
+
+NO_DEMAND = Demand()
+
+
 class Formula(NamedTuple):
     """How a score differs from the plain sum over the query's terms; the default is that sum.
 

@@ -6,7 +6,7 @@ is applied before anything is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from indexd import bm25
 from indexd.index import FileFacts, Part, Snapshot
-from indexd.matching import Matches, match
-from indexd.plan import Formula, QueryTerm
-from indexd.scoring import Scored, Terms, Wanted, score
+from indexd.matching import Held, Matches, match
+from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
+from indexd.scoring import Scored, Terms, Wanted, score, score_these
 from indexd.segment import Array
 from indexd.selection import Selection, timestamps, views
 
@@ -24,87 +24,184 @@ from indexd.selection import Selection, timestamps, views
 FEW_DOCUMENTS = 50
 
 
+# A query of more terms than this is ranked by the rarest of them.
+MAX_TERMS = 256
+# Of documents that must be looked at to be told from others, the best so many are, or as many as
+# come from so many bytes of lines.
+CHECKED, CHECKED_BYTES = 200, 4 * 1024 * 1024
+
+
 class Ranked(NamedTuple):
-    """One document of the answer."""
+    """One document of the answer; `others` of its session stand behind it, if grouped."""
 
     score: float
     facts: FileFacts
     part: Part
     ordinal: int
+    others: int = 0
 
 
 class Ranking(NamedTuple):
-    """The best documents in order, how many matched, and what was searched."""
+    """The best documents in order, how many matched, and what was searched.
+
+    doc_freqs: of each query term. unused: how many query terms were too many. unchecked: how
+    many documents that may be an answer were not looked at.
+    """
 
     ranked: list[Ranked]
     total: int
     documents: int
-    doc_freqs: list[int]  # of each query term
+    doc_freqs: list[int]
+    unused: int = 0
+    unchecked: int = 0
 
 
 class Order(NamedTuple):
-    """How to rank: by which formula (the default is pure BM25), and what comes first."""
+    """How to rank: by which formula (the default is pure BM25), and what comes first.
+
+    grouped: of each session only the first.
+    """
 
     formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
+    grouped: bool = False
+
+
+# Says of each of some documents whether it is an answer.
+Check = Callable[[Sequence[Ranked]], Sequence[bool]]
 
 
 def rank(
-    snapshot: Snapshot, query: Sequence[QueryTerm], selection: Selection, order: Order, top: int
+    snapshot: Snapshot,
+    query: Sequence[QueryTerm],
+    selection: Selection,
+    order: Order,
+    top: int,
+    demand: Demand = NO_DEMAND,
+    check: Check | None = None,
 ) -> Ranking:
     """Return the `top` best documents for `query` among those selected.
 
-    `total` counts every document that holds a term, before the trim by relative score.
+    `total` counts every document that holds a term and does as demanded, before the trim by
+    relative score; of those that need a check, all but the ones that failed it.
     """
     seen = views(snapshot, selection)
     documents = sum(view.documents for view in seen)
     average = bm25.average_length(documents, sum(view.tokens for view in seen))
-    matches = match(seen, query)
-    doc_freqs = [sum(len(m.terms[at]) for m in matches) for at in range(len(query))]
+    every = match(seen, [*query, *demand.must, *demand.must_not])
+    doc_freqs = [sum(len(each.terms[at]) for each in every) for at in range(len(query))]
+    used = _rarest(doc_freqs)
+    matches = [each.only(used) for each in every]
     weights = [
-        term.weight * bm25.idf(documents, doc_freq) if doc_freq else 0.0
-        for term, doc_freq in zip(query, doc_freqs, strict=True)
+        query[at].weight * bm25.idf(documents, doc_freqs[at]) if doc_freqs[at] else 0.0
+        for at in used
     ]
-    wanted = Wanted(None if order.recent else top, order.relative_score)
-    scored = score(matches, Terms(weights, average, order.formula), wanted)
-    total = sum(each.total for each in scored)
-    return Ranking(_best(snapshot, matches, scored, order, top), total, documents, doc_freqs)
+    terms = Terms(weights, average, order.formula)
+    if demand == NO_DEMAND:
+        wanted = Wanted(None if order.recent or order.grouped else top, order.relative_score)
+        scored = score(matches, terms, wanted)
+    else:
+        demanded = [
+            _demanded(each.terms[len(query) :], demand, m)
+            for each, m in zip(every, matches, strict=True)
+        ]
+        scored = score_these(matches, terms, demanded)
+    found, total, unchecked = _found(matches, scored), sum(each.total for each in scored), 0
+    if check is not None:
+        found, looked_at = _checked(snapshot, found, order, check)
+        unchecked = total - looked_at
+        total = unchecked + sum(len(each.scores) for each in found)
+    ranked = _best(snapshot, found, order, top)
+    return Ranking(ranked, total, documents, doc_freqs, len(query) - len(used), unchecked)
+
+
+def _rarest(doc_freqs: Sequence[int]) -> Sequence[int]:
+    """Return the positions of the terms to use, in order: all, unless they are too many."""
+    if len(doc_freqs) <= MAX_TERMS:
+        return range(len(doc_freqs))
+    occurring = [at for at, doc_freq in enumerate(doc_freqs) if doc_freq]
+    return sorted(sorted(occurring, key=doc_freqs.__getitem__)[:MAX_TERMS])
+
+
+def _demanded(held: Sequence[Held], demand: Demand, match: Matches) -> Array:
+    """Return the documents that hold what they must, else any term, and not what they must not."""
+    must, must_not = held[: len(demand.must)], held[len(demand.must) :]
+    if must:
+        documents = must[0].documents()
+        for other in must[1:]:
+            documents = np.intersect1d(documents, other.documents(), assume_unique=True)
+    else:
+        lists = [each.documents() for each in match.terms]
+        documents = np.unique(np.concatenate([np.zeros(0, np.uint32), *lists]))
+    for other in must_not:
+        documents = np.setdiff1d(documents, other.documents(), assume_unique=True)
+    return documents.astype(np.uint32)
 
 
 class _Found(NamedTuple):
-    """Documents of one part: their ordinals, their scores, and what orders them (descending)."""
+    """Documents of one part: their ordinals, their scores, and what orders them (descending).
+
+    others: how many more of its session stand behind each.
+    """
 
     part: Part
     documents: Array
     scores: Array
     keys: Array
+    others: Array
 
     def kept(self, at: Array) -> _Found:
         """Return those at some positions."""
-        return _Found(self.part, self.documents[at], self.scores[at], self.keys[at])
+        return _Found(self.part, *(column[at] for column in self[1:]))
 
     def from_key(self, least: float) -> _Found:
         """Return those whose key is at least `least`."""
         return self.kept((self.keys >= least).nonzero()[0])
 
 
-def _best(
-    snapshot: Snapshot,
-    matches: Sequence[Matches],
-    scored: Sequence[Scored],
-    order: Order,
-    top: int,
-) -> list[Ranked]:
-    """Return the best documents, trimmed by relative score, in order."""
-    found = [
-        _Found(match.view.part, each.documents, each.scores, each.scores)
-        for match, each in zip(matches, scored, strict=True)
-        if len(each.scores)
+def _found(matches: Sequence[Matches], scored: Sequence[Scored]) -> list[_Found]:
+    return [
+        _Found(m.view.part, s.documents, s.scores, s.scores, np.zeros(len(s.scores), np.int64))
+        for m, s in zip(matches, scored, strict=True)
+        if len(s.scores)
     ]
+
+
+def _checked(
+    snapshot: Snapshot, found: list[_Found], order: Order, check: Check
+) -> tuple[list[_Found], int]:
+    """Return those of the first documents that are an answer, and how many were looked at."""
+    if not found:
+        return [], 0
+    first = _trimmed(snapshot, found, order._replace(relative_score=0.0, grouped=False), CHECKED)
+    rows = _within_bytes(_in_order(snapshot, first, CHECKED))
+    answers = [row for row, is_one in zip(rows, check(rows), strict=True) if is_one]
+    kept = []
+    for each in first:
+        mine = [row.ordinal for row in answers if row.part is each.part]
+        kept.append(each.kept(np.flatnonzero(np.isin(each.documents, mine))))
+    return [each._replace(keys=each.scores) for each in kept if len(each.scores)], len(rows)
+
+
+def _within_bytes(rows: Sequence[Ranked]) -> list[Ranked]:
+    """Return the first rows whose lines are few enough bytes; at least one."""
+    kept: list[Ranked] = []
+    left = CHECKED_BYTES
+    for row in rows:
+        left -= int(row.part.segment.columns.size.take(np.array([row.ordinal]))[0])
+        if kept and left < 0:
+            break
+        kept.append(row)
+    return kept
+
+
+def _best(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[Ranked]:
+    """Return the best documents, trimmed by relative score, in order."""
     if not found or top <= 0:
         return []
-    if order.recent or sum(len(each.scores) for each in found) > FEW_DOCUMENTS:
+    many = sum(len(each.scores) for each in found) > FEW_DOCUMENTS
+    if order.recent or order.grouped or many:
         found = _trimmed(snapshot, found, order, top)
     rows = _in_order(snapshot, found, top)
     least = order.relative_score * max(row.score for row in rows)
@@ -113,16 +210,44 @@ def _best(
 
 def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[_Found]:
     """Return little more than the best of many documents, in no order."""
-    least = Wanted(None if order.recent else top, order.relative_score).least(_keys(found))
+    later = order.recent or order.grouped
+    least = Wanted(None if later else top, order.relative_score).least(_keys(found))
     found = [each.from_key(least) for each in found]
     if order.recent:
         times = [timestamps(snapshot, each.part, each.documents) for each in found]
         found = [each._replace(keys=time) for each, time in zip(found, times, strict=True)]
+    if order.grouped:
+        found = _one_per_session(found)
+    if later:
         least = Wanted(top, 0.0).least(_keys(found))
         found = [each.from_key(least) for each in found]
     if sum(len(each.keys) for each in found) > top:
         found = _first_by_path(snapshot, found, least, top)
     return found
+
+
+def _one_per_session(found: Sequence[_Found]) -> list[_Found]:
+    """Return of each session the document that comes first, with the number of its others."""
+    columns = [each.part.segment.columns for each in found]
+    files = [c.file[each.documents] for c, each in zip(columns, found, strict=True)]
+    ids = np.concatenate(
+        [e.part.segment.file_ids[file] for e, file in zip(found, files, strict=True)]
+    )
+    messages = np.concatenate([c.message[e.documents] for c, e in zip(columns, found, strict=True)])
+    # Documents of one message lie in one part, so there ordinals may decide.
+    documents = np.concatenate([each.documents for each in found])
+    order = np.lexsort((documents, messages, -_keys(found), ids))
+    begins = np.flatnonzero(np.concatenate(([True], ids[order][1:] != ids[order][:-1])))
+    others = np.zeros(len(ids), np.int64)
+    first = order[begins]
+    others[first] = np.diff(begins, append=len(order)) - 1
+    is_first = np.zeros(len(ids), bool)
+    is_first[first] = True
+    kept, at = [], 0
+    for each in found:
+        mine = slice(at, at := at + len(each.keys))
+        kept.append(each._replace(others=others[mine]).kept(np.flatnonzero(is_first[mine])))
+    return kept
 
 
 def _keys(found: Sequence[_Found]) -> Array:
@@ -168,7 +293,7 @@ def _path_key(facts: FileFacts) -> bytes:
 def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ranked]:
     """Return the `top` first by descending key; where equal by path, message, kind and call."""
     rows: list[tuple[Any, ...]] = []
-    for part, documents, scores, keys in found:
+    for part, documents, scores, keys, others in found:
         segment, columns = part.segment, part.segment.columns
         file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
         facts = [snapshot.files[file_id] for file_id in file_ids]
@@ -182,6 +307,7 @@ def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ran
             facts,
             repeat(part),
             documents.tolist(),
+            others.tolist(),
             strict=False,
         )
     rows.sort()  # no two documents are equal in the first five

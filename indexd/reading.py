@@ -205,6 +205,7 @@ class _Gathered:
         else:
             state.next_index = index + 1
         state.timestamp = message.timestamp or state.timestamp
+        state.began = state.began or state.timestamp
         time = state.timestamp or 0
         name = next((b.tool_name for b in message.blocks if b.tool_name), "")
         self._places[index] = Place(index, line.offset, len(line.data), part, time, name)

@@ -36,6 +36,7 @@ def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
         line = fitted(meta, columns - len(rank) - len(reference) - 3)
         parts.append(f"{term.paint(rank, 'bold')} {line}  {term.paint(reference, 'dim')}")
         parts.extend(INDENT + painted(row, term) for row in _snippet(hit, columns - len(INDENT)))
+        parts.extend(term.paint(INDENT + line, "dim") for line in _behind(hit))
     return "\n".join([*parts, "", *_next_steps(answer, more, term)]) + "\n"
 
 
@@ -45,10 +46,7 @@ def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
     title = f"{path}  message {answer['message_index']} of {answer['length']}"
     parts = [term.paint(title, "dim")]
     for message in answer["messages"]:
-        parts += ["", _message_head(message, answer["message_index"], term)]
-        parts += _block(message.get("text") or "", term)
-        for call in message.get("tool_calls") or ():
-            parts += _block(f"{call.get('name', '')} {_arguments(call)}", term, "-> ")
+        parts += ["", *message_lines(message, answer["message_index"], term)]
     if any(message.get("truncated") for message in answer["messages"]):
         parts += ["", "Some texts are cut; --full shows them whole."]
     if resume:
@@ -165,6 +163,12 @@ def _dots() -> list[Cell]:
     return [(".", 1, False)] * 3
 
 
+def _behind(hit: Answer) -> list[str]:
+    """Return what stands behind a hit without being shown."""
+    others = hit.get("others") or 0
+    return [f"and {_count(others, 'more hit')} in this session"] if others else []
+
+
 def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:
     """Return how much there is, and commands that lead on."""
     found, total = answer["hits"], answer.get("total", len(answer["hits"]))
@@ -179,7 +183,17 @@ def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:
     return steps
 
 
-def _message_head(message: Answer, target: int, term: Terminal) -> str:
+def message_lines(message: Answer, target: int | None, term: Terminal) -> list[str]:
+    """Return the lines of one message; the one with index `target` is marked."""
+    lines = [_message_head(message, target, term)]
+    lines += _block(message.get("text") or "", term)
+    lines += _block(message.get("reasoning") or "", term, "(thinks) ")
+    for call in message.get("tool_calls") or ():
+        lines += _block(f"{call.get('name', '')} {_arguments(call)}", term, "-> ")
+    return lines
+
+
+def _message_head(message: Answer, target: int | None, term: Terminal) -> str:
     mark = ">" if message.get("target") or message["index"] == target else " "
     tool = f" {visible(message['tool_name'])}" if message.get("tool_name") else ""
     time = exact(message.get("timestamp"))

@@ -21,7 +21,8 @@ from indexd.errors import BadRequest
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.moment import moment
 
-MAX_QUERY_CHARS = 10_000
+# Whatever fits a request's frame may be asked.
+MAX_QUERY_CHARS = 64 * 1024
 MAX_INDEX = 2**31 - 1
 # An agent's `history` call is bounded more tightly than a person's: it pays for what it reads.
 HISTORY_LIMIT, HISTORY_LIMIT_MAX = 8, 20
@@ -36,6 +37,12 @@ Limit = Annotated[int, Meta(ge=1, le=200, description="a whole number from 1 to 
 Offset = Annotated[int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000")]
 Nearby = Annotated[int, Meta(ge=0, le=50, description="a whole number from 0 to 50")]
 Index = Annotated[int, Meta(ge=0, le=MAX_INDEX, description="a whole number from 0 on")]
+OptionalIndex = Annotated[
+    Annotated[int, Meta(ge=0, le=MAX_INDEX)] | None, Meta(description="a whole number from 0 on")
+]
+Place = Annotated[
+    Literal["start", "end"] | int | None, Meta(description='"start", "end" or a point in time')
+]
 Whole = Annotated[int, Meta(description="a whole number")]
 OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
 Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
@@ -53,6 +60,7 @@ Role = Annotated[
     Literal["user", "assistant", "tool", "system"] | None,
     Meta(description='"user", "assistant", "tool" or "system"'),
 ]
+Group = Annotated[Literal["session"] | None, Meta(description='"session"')]
 Detail = Annotated[Literal["signature", "full"], Meta(description='"signature" or "full"')]
 Event = Annotated[
     Literal["connected", "tools_changed", "disconnected"],
@@ -108,9 +116,11 @@ class Search(Filters, kw_only=True):
     kinds: tuple[Kind, ...] = DEFAULT_KINDS
     role: Role = None
     tool_name: OptionalText = None
+    literal: Flag = False
     limit: Limit = 8
     offset: Offset = 0
     order: Order = "relevance"
+    group: Group = None
     sync: Flag = True
     reveal: Flag = False
 
@@ -120,15 +130,49 @@ class Search(Filters, kw_only=True):
 
 
 class Around(Request):
-    """`around`: the messages before and after one message of a session."""
+    """`around`: the messages before and after one message of a session.
+
+    The message is the one at `message_index`, or the one that `at` means: the "start" or "end" of
+    the session, or the first since a time.
+    """
 
     session_path: Text
-    message_index: Index
+    message_index: OptionalIndex = None
+    at: Place = None
     before: Nearby = 3
     after: Nearby = 3
     full: Flag = False
     reasoning: Flag = False
     reveal: Flag = False
+
+    def __post_init__(self) -> None:
+        if (self.message_index is None) == (self.at is None):
+            missing = "is missing" if self.at is None else "and at are both given"
+            raise BadRequest(f"message_index {missing}", "give one of message_index and at")
+
+
+class Show(Request):
+    """`show`: a whole session, a page at a time; `first` is a message_index."""
+
+    session_path: Text
+    first: Index = 0
+    limit: Limit = 50
+    reasoning: Flag = False
+    reveal: Flag = False
+
+
+class Sessions(Filters, kw_only=True):
+    """`sessions`: which sessions there are, the latest first."""
+
+    limit: Limit = 20
+    offset: Offset = 0
+    sync: Flag = True
+    reveal: Flag = False
+
+    def __post_init__(self) -> None:
+        if self.project or self.session_dir:
+            self.scope = "project"
+        super().__post_init__()
 
 
 class History(Request):
@@ -326,7 +370,9 @@ def _fields(kind: type[Request]) -> dict[str, msgspec.structs.FieldInfo]:
 def _read(name: str, value: object, kind: Any, now_ms: int) -> Any:
     if name in ("kinds", "kind"):
         return kinds(value)
-    if name in ("since", "until"):
+    if name == "at" and value in ("start", "end"):
+        return value
+    if name in ("since", "until", "at"):
         return _time(name, value, now_ms)
     try:
         return msgspec.convert(value, kind)
@@ -349,5 +395,5 @@ def _check_query(query: str) -> None:
     if len(query) > MAX_QUERY_CHARS:
         raise BadRequest(
             f"query has {len(query)} characters, over the limit of {MAX_QUERY_CHARS}",
-            "the rarest ten words find as much",
+            "its rarest words find as much",
         )

@@ -84,6 +84,19 @@ def score(matches: Sequence[Matches], terms: Terms, wanted: Wanted) -> list[Scor
     ]
 
 
+def score_these(
+    matches: Sequence[Matches], terms: Terms, documents: Sequence[Array]
+) -> list[Scored]:
+    """Return the scores of given documents of each part; they are all that matched."""
+    if not any(terms.weights):
+        return [_NONE for _ in matches]
+    factors = _session_factors(matches, terms)
+    return [
+        _Scoring(match, terms, factor).of(these)
+        for match, factor, these in zip(matches, factors, documents, strict=True)
+    ]
+
+
 def _session_factors(matches: Sequence[Matches], terms: Terms) -> list[Array | None]:
     """Return per file of each part what its session is worth: how much of the query it holds."""
     gain = terms.formula.session_coverage
@@ -130,6 +143,10 @@ class _Scoring:
             if found is not None:
                 return found
         return self._bounded(wanted)
+
+    def of(self, documents: Array) -> Scored:
+        """Return the scores of some documents."""
+        return Scored(documents, self._exact(documents), len(documents))
 
     def _few(self) -> bool:
         postings = sum([len(held) for held, _ in self._lists])

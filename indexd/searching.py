@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
+import msgspec
 
-from indexd import explain, recall
-from indexd.errors import BadRequest, IndexdError
-from indexd.extract import displayed
-from indexd.finding import OpenRoot
+from indexd import explain
+from indexd.asking import Asked, asked
+from indexd.errors import BadRequest
+from indexd.extract import displayed, documents
 from indexd.index import FileFacts, Snapshot
+from indexd.located import Located, Sources, located
 from indexd.messages import Place
-from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind
-from indexd.plan import FORMULAS, plan
-from indexd.ranking import Order, Ranked, rank
-from indexd.records import Record
+from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
+from indexd.phrases import Phrase, agrees
+from indexd.plan import FORMULAS
+from indexd.query import Query, literal, parse
+from indexd.ranking import CHECKED, MAX_TERMS, Check, Order, Ranked, Ranking, rank
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
-from indexd.selection import Selection, timestamps
-from indexd.settling import Fetch
+from indexd.selection import Selection
+from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
-from indexd.text import Profile, query_terms
-
-
-class Sources:
-    """Where the pieces of an answer come from; shared by `search` and `around`."""
-
-    def __init__(
-        self,
-        record: Callable[[str], Record | None],
-        root: Callable[[str], OpenRoot | None],
-        fetch: Fetch,
-    ) -> None:
-        self.record, self.root, self.fetch = record, root, fetch
+from indexd.text import Profile
 
 
 class Searcher:
@@ -51,37 +42,62 @@ class Searcher:
 
         Raises BadRequest when the query holds no letter or number.
         """
-        words = query_terms(request.query, self._profile)
-        if not words:
+        query = literal(request.query) if request.literal else parse(request.query, _now_ms())
+        request = _filtered(request, query.filters)
+        formula = FORMULAS[self._profile]
+        ask = asked(query, snapshot, self._profile, formula)
+        if not ask.terms:
             raise BadRequest(
                 "query must contain at least one letter or number",
                 "ask with a word, a name or a number",
             )
         choice = chosen(request, snapshot.files.values())
-        selection = Selection(
-            _kinds(request), file_filter(choice), request.tool_name, request.since, request.until
+        selection = _selection(snapshot, request, choice, query)
+        order = Order(
+            formula, request.order == "recent", self._relative_score, request.group == "session"
         )
-        formula = FORMULAS[self._profile]
-        terms = plan(request.query, self._profile, formula)
-        order = Order(formula, request.order == "recent", self._relative_score)
-        found = rank(snapshot, terms, selection, order, request.offset + request.limit)
+        check = self._check(snapshot, ask.phrases) if ask.phrases else None
+        top = request.offset + request.limit
+        found = rank(snapshot, ask.terms, selection, order, top, ask.demand, check)
         page = found.ranked[request.offset :]
         hits = [
-            self._hit(snapshot, request, choice, number, ranked)
+            self._hit(snapshot, request, choice, ask, number, ranked)
             for number, ranked in enumerate(page, start=request.offset + 1)
         ]
-        warnings: list[str] = []
+        warnings = [*ask.warnings, *_left_out(found)]
         if not hits:
-            warnings = explain.nothing(snapshot, request, selection, terms, words, found)
+            warnings += explain.nothing(snapshot, request, selection, ask.terms, ask.words, found)
         return {"hits": hits, "total": found.total, "warnings": warnings}
 
+    def _check(self, snapshot: Snapshot, phrases: list[Phrase]) -> Check:
+        """Return what says of documents whether their texts agree with the phrases."""
+
+        def check(rows: Sequence[Ranked]) -> list[bool]:
+            places = [located(snapshot, row.part, row.ordinal) for row in rows]
+            by_file: dict[FileFacts, list[Place]] = {}
+            for row, found in zip(rows, places, strict=True):
+                by_file.setdefault(row.facts, []).append(found.place)
+            messages = {f: self._sources.messages(f, wanted) for f, wanted in by_file.items()}
+            return [
+                agrees(_text(messages[row.facts].get(found.place.message_index), found), phrases)
+                for row, found in zip(rows, places, strict=True)
+            ]
+
+        return check
+
     def _hit(
-        self, snapshot: Snapshot, request: Search, choice: Choice, number: int, ranked: Ranked
+        self,
+        snapshot: Snapshot,
+        request: Search,
+        choice: Choice,
+        ask: Asked,
+        number: int,
+        ranked: Ranked,
     ) -> dict[str, Any]:
         facts = ranked.facts
-        found = _found(snapshot, ranked)
-        shown = self._shown(facts, found, request)
-        return {
+        found = located(snapshot, ranked.part, ranked.ordinal)
+        shown = self._shown(facts, found, request, ask)
+        hit = {
             "rank": number,
             "score": ranked.score,
             "session_path": facts.path,
@@ -96,48 +112,60 @@ class Searcher:
             "timestamp": found.place.timestamp or None,
             "snippet": shown.text,
             "highlights": [list(pair) for pair in shown.highlights],
+            "resume": resume(facts),
         }
+        return hit | {"others": ranked.others} if request.group else hit
 
-    def _shown(self, facts: FileFacts, found: _Found, request: Search) -> Snippet:
+    def _shown(self, facts: FileFacts, found: Located, request: Search, ask: Asked) -> Snippet:
         """Return the snippet of a hit; a file that changed under us gives none."""
-        record = self._sources.record(facts.path)
-        root = self._sources.root(facts.path)
-        if record is None or root is None or record.file_id != facts.file_id:
-            return _NO_SNIPPET
-        try:
-            recalled = recall.messages(root, record, [found.place])
-        except IndexdError:
-            return _NO_SNIPPET
-        if not recalled:
-            return _NO_SNIPPET
-        text = displayed(recalled[0].message, found.kind, found.call, reveal=request.reveal)
-        return snippet(text, request.query, self._profile, self._snippet_chars)
+        message = self._sources.message(facts, found.place)
+        if message is None:
+            return Snippet("", [])
+        text = displayed(message, found.kind, found.call, reveal=request.reveal)
+        return snippet(text, ask.text, self._profile, self._snippet_chars, ask.found_by)
 
 
-class _Found(NamedTuple):
-    """A document of the answer: of which kind, which of its message's calls, and where."""
-
-    kind: Kind
-    call: int
-    place: Place
-
-
-def _found(snapshot: Snapshot, ranked: Ranked) -> _Found:
-    columns, at = ranked.part.segment.columns, np.array([ranked.ordinal])
-    time = int(timestamps(snapshot, ranked.part, at)[0])
-    place = Place(
-        int(columns.message[ranked.ordinal]),
-        int(columns.offset.take(at)[0]),
-        int(columns.size.take(at)[0]),
-        int(columns.part.take(at)[0]),
-        time,
-        ranked.part.segment.tool_names[int(columns.tool[ranked.ordinal])],
-    )
-    kind = KINDS[int(ranked.part.segment.kind_ranks(at)[0])]
-    return _Found(kind, int(columns.call[ranked.ordinal]), place)
+def _text(message: Message | None, found: Located) -> str:
+    """Return the text by which a document was indexed."""
+    made = documents(message, found.place.message_index) if message else []
+    same = (doc.text for doc in made if doc.kind is found.kind and doc.call == found.call)
+    return next(same, "")
 
 
-_NO_SNIPPET = Snippet("", [])
+def _filtered(request: Search, filters: Mapping[str, Any]) -> Search:
+    """Return the request with the filters of its query in place of its own."""
+    own = {name: value for name, value in filters.items() if name != "tool"}
+    if "project" in own:
+        own["scope"] = "project"
+        if own["project"] == ".":
+            own["project"] = request.project
+    return msgspec.structs.replace(request, **own) if own else request
+
+
+def _selection(snapshot: Snapshot, request: Search, choice: Choice, query: Query) -> Selection:
+    tools: tuple[str, ...] | None = (request.tool_name,) if request.tool_name else None
+    if "tool" in query.filters:
+        wanted = str(query.filters["tool"]).casefold()
+        known = {name for part in snapshot.parts for name in part.segment.tool_names}
+        tools = tuple(sorted(name for name in known if name.casefold() == wanted))
+    return Selection(_kinds(request), file_filter(choice), tools, request.since, request.until)
+
+
+def _left_out(found: Ranking) -> list[str]:
+    """Say what a ranking did not take into account."""
+    warnings = []
+    if found.unused:
+        warnings.append(f"the query is long: only the {MAX_TERMS} rarest of its terms were used")
+    if found.unchecked:
+        warnings.append(
+            f"the best {CHECKED} documents were looked at for the phrase,"
+            f" {found.unchecked} more hold its words"
+        )
+    return warnings
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _kinds(request: Search) -> tuple[Kind, ...]:

@@ -73,6 +73,14 @@ class Dictionary:
                 if same and self.term(place) == term:
                     yield term, place
 
+    def beginning(self, prefix: bytes) -> list[bytes]:
+        """Return the terms that begin with `prefix`, in no order."""
+        letters = np.frombuffer(self.blob, np.uint8)
+        at = (np.diff(self.starts) >= len(prefix)).nonzero()[0]
+        for number, byte in enumerate(prefix):
+            at = at[letters[self.starts[at] + number] == byte]
+        return [self.term(each) for each in at.tolist()]
+
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""
         return self.blob[self.starts[at] : self.starts[at + 1]]

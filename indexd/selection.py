@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,14 +29,14 @@ class Selection:
 
     kinds: tuple[Kind, ...]
     files: FileFilter | None = None
-    tool_name: str | None = None
+    tool_names: tuple[str, ...] | None = None
     since: int | None = None
     until: int | None = None
 
     @property
     def of_files(self) -> bool:
         """Say whether kind and file decide alone, so that a view of it can be remembered."""
-        return self.tool_name is None and self.since is None and self.until is None
+        return self.tool_names is None and self.since is None and self.until is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,8 +179,8 @@ def _document_mask(
 ) -> Array:
     segment = part.segment
     mask = np.ones(len(segment), bool) if files is None else files
-    if selection.tool_name is not None:
-        mask &= _tool_mask(part, selection.tool_name)
+    if selection.tool_names is not None:
+        mask &= _tool_mask(part, selection.tool_names)
     if selection.since is not None or selection.until is not None:
         times = timestamps(snapshot, part, np.arange(len(segment)))
         if selection.since is not None:
@@ -190,13 +190,13 @@ def _document_mask(
     return mask
 
 
-def _tool_mask(part: Part, tool_name: str) -> Array:
+def _tool_mask(part: Part, tool_names: Collection[str]) -> Array:
     segment = part.segment
     mask = np.zeros(len(segment), bool)
-    if tool_name in segment.tool_names:
-        of_tool = segment.columns.tool == segment.tool_names.index(tool_name)
+    named = np.array([name in tool_names for name in segment.tool_names], bool)
+    if named.any():
         for kind in TOOL_KINDS:
             rank = KINDS.index(kind)
             a, b = segment.kind_starts[rank : rank + 2]
-            mask[a:b] = of_tool[a:b]
+            mask[a:b] = named[segment.columns.tool[a:b]]
     return mask

@@ -14,16 +14,19 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import history
 from indexd.around import around
-from indexd.index import Index
-from indexd.requests import Around, History, Search, Sync
-from indexd.searching import Searcher, Sources
+from indexd.index import Index, Snapshot
+from indexd.located import Sources
+from indexd.requests import Around, History, Search, Sessions, Show, Sync
+from indexd.searching import Searcher
+from indexd.sessions import sessions
+from indexd.show import show
 
 # Scoring holds the interpreter; more threads than this would only wait for each other.
 THREADS = 2
 
 
 class Service:
-    """Answers `search`, `around`, `history` and `sync`.
+    """Answers `search`, `around`, `show`, `sessions`, `history` and `sync`.
 
     `catch_up` returns once everything written before it was called is in the index; `pending`
     says how many files and bytes are not read yet.
@@ -50,15 +53,30 @@ class Service:
         answer = await to_thread.run_sync(
             self._searcher.search, snapshot, request, limiter=self._threads
         )
+        return self._completed(answer, snapshot, began)
+
+    async def sessions(self, request: Sessions) -> dict[str, Any]:
+        """Return the answer to `sessions`."""
+        began = time.perf_counter()
+        if request.sync:
+            await self._catch_up()
+        snapshot = self._index.snapshot
+        answer = await to_thread.run_sync(
+            sessions, self._sources, snapshot, request, limiter=self._threads
+        )
+        return self._completed(answer, snapshot, began)
+
+    def _completed(
+        self, answer: dict[str, Any], snapshot: Snapshot, began: float
+    ) -> dict[str, Any]:
+        """Return `answer` with what it rests on, and what it lacks as yet."""
         files_pending, bytes_pending = self._pending()
         if files_pending:
             answer["warnings"].append(
                 f"still indexing: {files_pending} files ({bytes_pending / 1e6:.1f} MB) are not"
                 " searched yet, newest come first"
             )
-        return {
-            "hits": answer["hits"],
-            "total": answer["total"],
+        return answer | {
             "took_ms": round((time.perf_counter() - began) * 1000, 3),
             "index": {
                 "documents": snapshot.documents,
@@ -67,13 +85,21 @@ class Service:
                 "bytes_pending": bytes_pending,
                 "generation": snapshot.generation,
             },
-            "warnings": answer["warnings"],
         }
 
     async def around(self, request: Around) -> dict[str, Any]:
         """Return the answer to `around`."""
         await self._catch_up()
-        return await to_thread.run_sync(around, self._sources, request, limiter=self._threads)
+        files = self._index.snapshot.files.values()
+        return await to_thread.run_sync(
+            around, self._sources, files, request, limiter=self._threads
+        )
+
+    async def show(self, request: Show) -> dict[str, Any]:
+        """Return the answer to `show`."""
+        await self._catch_up()
+        files = self._index.snapshot.files.values()
+        return await to_thread.run_sync(show, self._sources, files, request, limiter=self._threads)
 
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""
@@ -83,6 +109,7 @@ class Service:
             found = await self.search(
                 Search(
                     query=request.query,
+                    literal=True,
                     scope="project" if placed and request.scope == "project" else "global",
                     kinds=request.kind,
                     limit=request.limit,

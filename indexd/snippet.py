@@ -22,14 +22,17 @@ class Snippet(NamedTuple):
     highlights: list[tuple[int, int]]
 
 
-def snippet(text: str, query: str, profile: Profile, size: int) -> Snippet:
+def snippet(
+    text: str, query: str, profile: Profile, size: int, terms: Sequence[bytes] | None = None
+) -> Snippet:
     """Return the window of `size` code points of `text` that shows `query` best.
 
     The whole text if it fits; else a window that starts half its size before the first match of
-    the whole query, or of the first query term that occurs; `...` marks each cut side.
+    the whole query, or of the first query term that occurs; `...` marks each cut side. `terms`
+    are what is highlighted: the query's, unless given.
     """
     flat = " ".join(text.split())
-    terms = every_term(query, profile)
+    terms = every_term(query, profile) if terms is None else terms
     if len(flat) <= size:
         return Snippet(flat, highlights(flat, terms, profile))
     start = max(0, min(_match(flat, query, profile, terms) - size // 2, len(flat) - size))
@@ -68,7 +71,8 @@ def highlights(
 def _match(flat: str, query: str, profile: Profile, terms: Sequence[bytes]) -> int:
     """Return where the first match begins; 0 when there is none."""
     folded = fold_case(flat)
-    at = folded.find(fold_case(" ".join(query.split())))
+    whole = fold_case(" ".join(query.split()))
+    at = folded.find(whole) if whole else -1
     if at >= 0:
         return at
     for term in terms:

@@ -123,6 +123,27 @@ def query_terms(query: str, profile: Profile) -> list[bytes]:
     return list(terms)
 
 
+def whole_terms(text: str, profile: Profile) -> list[bytes]:
+    """Return terms that all are in a document that holds the words of `text`: of each word the
+    whole, no parts or other forms; of a CJK run what a query asks by."""
+    terms: dict[bytes, None] = {}
+    for match in _PIECE.finditer(text):
+        known = _piece_meaning(match, profile)
+        if match.lastgroup == "cjk":
+            terms.update(dict.fromkeys(known.asks))
+        else:
+            whole = _piece_meaning(match, "seed").terms
+            terms.update(dict.fromkeys(term for term in whole if term in known.terms))
+    return list(terms)
+
+
+def seed_tokens(text: str) -> list[bytes]:
+    """Return every seed term of `text` in order, as often as it occurs."""
+    if text.isascii():
+        return raw_tokens(text.lower())
+    return [term for raw in raw_tokens(text) for term in meaning(raw, "seed").terms]
+
+
 class Place(NamedTuple):
     """A stretch of a text, [start, end) in code points, and the terms found there."""
 

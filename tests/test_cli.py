@@ -159,6 +159,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
         *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *("--literal", "--group", "session"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
 
@@ -167,6 +168,8 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "scope": "global",
         "kinds": ["tool_error", "meta", "all"],
         "role": "tool",
+        "literal": True,
+        "group": "session",
         "limit": 3,
         "offset": 6,
         "tool_name": "Bash",
@@ -182,6 +185,14 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "sync": False,
         "reveal": True,
     }
+
+
+def test_a_grouped_hit_says_how_many_more_its_session_has(serve, run):
+    serve(search=found(hit(1, others=2), hit(2, others=0)))
+    ran = run("query", "x", "--group", "session")
+
+    assert "   the cache first\n   and 2 more hits in this session\n2 " in ran.out
+    assert ran.out.count("more hit") == 1
 
 
 def test_naming_a_project_searches_in_it(serve, run):
@@ -337,9 +348,27 @@ def test_context_means_both_sides_unless_one_is_named(serve, run):
 
 
 @pytest.mark.parametrize(
+    ("words", "params"),
+    [
+        (("abcdefgh", "7"), {"session_path": "abcdefgh", "message_index": 7}),
+        (("12345678", "--end"), {"session_path": "12345678", "at": "end"}),
+        (("/a", "--start"), {"session_path": "/a", "at": "start"}),
+        (("1", "--at", "yesterday"), {"session_path": "/s/1.jsonl", "at": "yesterday"}),
+    ],
+)
+def test_a_place_in_a_session_is_an_index_an_end_or_a_time(serve, run, words, params):
+    peer = serve(search=found(hit(1)), around=AROUND)
+    run("query", "x")
+    run("around", *words)
+
+    assert peer.requests[-1] == ("around", params)
+
+
+@pytest.mark.parametrize(
     ("words", "part"),
     [
         (["3"], "no query is remembered"),
+        (["/a", "1", "--end"], "neither a hit's number nor"),
         (["x"], "neither a hit's number nor"),
         (["/a", "b"], "neither a hit's number nor"),
         (["/a", "1", "2"], "neither a hit's number nor"),
@@ -391,6 +420,110 @@ def test_spoilt_last_hits_are_as_good_as_none(serve, run, place):
     (place / ".cache" / "indexd" / "last-hits").write_bytes(b"\0\0\0\5hello")
 
     assert "no query is remembered" in run("around", "1").err
+
+
+# -- sessions and show
+
+
+def listed(rank: int, **more: Any) -> dict[str, Any]:
+    return {
+        "session_path": f"/s/{rank}.jsonl",
+        "session_id": f"id{rank}",
+        "agent": "claude",
+        "project": "/p/app",
+        "title": "",
+        "first_words": "fix the lock",
+        "updated": None,
+        "messages": 12,
+        "size": 3400,
+        "resume": ["claude", "--resume", f"id{rank}"],
+    } | more
+
+
+def test_sessions_are_listed_and_remembered_by_number(serve, run):
+    rows = [listed(1), listed(2, title="The lock", subagent=True)]
+    peer = serve(
+        sessions={"sessions": rows, "total": 7, "warnings": []},
+        show={"session": listed(2), "length": 0, "messages": [], "next": None},
+    )
+    ran = run("sessions", "--limit", "2", "--offset", "4", "--agent", "claude", "--since", "3d")
+
+    assert peer.requests[-1] == (
+        "sessions",
+        {"limit": 2, "offset": 4, "agent": "claude", "since": "3d"},
+    )
+    assert ran.out == (
+        "5   claude            app  12 messages  3.4 KB  id1\n"
+        "   fix the lock\n"
+        "6   claude sub-agent  app  12 messages  3.4 KB  id2\n"
+        "   The lock\n"
+        "\n"
+        "Sessions 5 to 6 of 7.\n"
+        "  indexctl show 5\n"
+        "  cd /p/app && claude --resume id1\n"
+    )
+    run("show", "6")
+    assert peer.requests[-1] == ("show", {"session_path": "/s/2.jsonl", "first": 0})
+
+
+def test_sessions_of_a_project_are_asked_for_by_scope_or_name(serve, run, place):
+    peer = serve(sessions={"sessions": [], "total": 0, "warnings": ["no session is selected"]})
+    ran = run("sessions", "--scope", "project")
+    assert peer.requests[-1][1] == {"scope": "project", "project": str(place / "work")}
+    assert (ran.status, ran.out) == (1, "")
+    assert "no session is selected" in ran.err
+
+    run("sessions", "--project", "app", "--json")
+    assert peer.requests[-1][1] == {"scope": "project", "project": "app"}
+
+
+def pages(params: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of a session of two messages, one per page."""
+    message = {"index": params["first"], "role": "user", "text": "a ``` b", "tool_calls": []}
+    calls = [{"name": "Bash", "arguments": '{"command":"ls"}'}]
+    second = {"index": 1, "role": "tool", "tool_name": "Bash", "text": "x\x1b```y"}
+    return {
+        "session": listed(1, title="The lock", started=None),
+        "length": 2,
+        "messages": [second if params["first"] else message | {"tool_calls": calls}],
+        "next": None if params["first"] else 1,
+    }
+
+
+def test_a_whole_session_is_printed_page_by_page(serve, run):
+    peer = serve(show=pages)
+    ran = run("show", "abcdefgh", "--reasoning")
+
+    asked = [params for method, params in peer.requests if method == "show"]
+    assert asked == [
+        {"session_path": "abcdefgh", "first": 0, "reasoning": True},
+        {"session_path": "abcdefgh", "first": 1, "reasoning": True},
+    ]
+    assert ran.out == (
+        "The lock\n/s/1.jsonl\nclaude\n/p/app\n2 messages\n"
+        "cd /p/app && claude --resume id1\n"
+        '\n  0 user\n   a ``` b\n   -> Bash {"command":"ls"}\n'
+        "\n  1 tool Bash\n   x\\x1b```y\n"
+    )
+
+
+def test_a_session_is_printed_as_markdown(serve, run):
+    serve(show=pages)
+
+    assert run("show", "abcdefgh", "--markdown").out == (
+        "# The lock\n\n- /s/1.jsonl\n- claude\n- /p/app\n- 2 messages\n"
+        "- cd /p/app && claude --resume id1\n"
+        "\n## 0 user\n\na ``` b\n"
+        '\nCalls `Bash`:\n\n```\n{"command":"ls"}\n```\n'
+        "\n## 1 tool `Bash`\n\n````\nx\\x1b```y\n````\n"
+    )
+
+
+def test_a_session_as_json_is_its_pages_a_line_each(serve, run):
+    serve(show=pages)
+    ran = run("show", "abcdefgh", "--first", "1", "--json")
+
+    assert [json.loads(line) for line in ran.out.splitlines()] == [pages({"first": 1})]
 
 
 # -- the other commands

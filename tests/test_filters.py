@@ -167,7 +167,7 @@ def compare(engine: Living, docs: list[Doc], query: list[str], *chosen: Filter) 
 QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(query=QUERIES, data=st.data())
 def test_every_filter_alone_equals_a_scan(homes: Any, query: list[str], data: Any) -> None:
     engine, docs, top = homes
@@ -175,7 +175,7 @@ def test_every_filter_alone_equals_a_scan(homes: Any, query: list[str], data: An
         compare(engine, docs, query, data.draw(st.sampled_from(values)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(query=QUERIES, data=st.data())
 def test_pairs_of_filters_equal_a_scan(homes: Any, query: list[str], data: Any) -> None:
     engine, docs, top = homes
@@ -265,3 +265,45 @@ def test_sub_agents_are_told_from_forks(tmp_path: Any) -> None:
         "exclude": ["fork.jsonl", "main.jsonl"],
         "only": ["agent-a1.jsonl", "sa.jsonl", "thread.jsonl"],
     }
+
+
+@settings(max_examples=40, deadline=None)
+@given(query=QUERIES, recent=st.booleans(), size=st.integers(1, 7))
+def test_groups_are_the_first_of_each_session(
+    homes: Any, query: list[str], recent: bool, size: int
+) -> None:
+    engine, _, _ = homes
+    params = {"query": " ".join(query), "sync": False, "order": "recent" if recent else None}
+    every = engine.call("search", limit=200, **params)
+    first: dict[str, dict[str, Any]] = {}
+    for hit in every["hits"]:
+        if hit["session_path"] in first:
+            first[hit["session_path"]]["others"] += 1
+        else:
+            first[hit["session_path"]] = hit | {"others": 0, "rank": len(first) + 1}
+    pages: list[dict[str, Any]] = []
+    while page := engine.call("search", limit=size, offset=len(pages), group="session", **params)[
+        "hits"
+    ]:
+        pages += page
+
+    assert pages == list(first.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(query=QUERIES, recent=st.booleans(), size=st.integers(1, 9))
+def test_pages_end_to_end_are_the_whole(
+    homes: Any, query: list[str], recent: bool, size: int
+) -> None:
+    engine, _, _ = homes
+    params = {"query": " ".join(query), "sync": False, "order": "recent" if recent else None}
+    every = engine.call("search", limit=200, **params)["hits"]
+    pages: list[dict[str, Any]] = []
+    while page := engine.call("search", limit=size, offset=len(pages), **params)["hits"]:
+        pages += page
+
+    assert pages == every
+    if recent:
+        assert [hit["timestamp"] for hit in every] == sorted(
+            (hit["timestamp"] for hit in every), reverse=True
+        )

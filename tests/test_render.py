@@ -448,6 +448,7 @@ def test_a_window_of_unknown_width_is_taken_for_a_usual_one():
         ("gemini", "gemini --resume 0b1c"),
         ("kiro", "kiro-cli chat --resume-id 0b1c"),
         ("qwen", "qwen --resume 0b1c"),
+        ("cursor", "cursor-agent --resume 0b1c"),
         ("reasonix", ""),
         (None, ""),
     ],

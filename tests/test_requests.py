@@ -50,6 +50,8 @@ def test_a_search_needs_no_more_than_a_query() -> None:
         "limit": 8,
         "offset": 0,
         "role": None,
+        "literal": False,
+        "group": None,
         "tool_name": None,
         "agent": None,
         "session": None,
@@ -181,7 +183,7 @@ def test_an_empty_query_is_refused(query: str) -> None:
 def test_a_query_has_a_length_that_a_person_might_type() -> None:
     convert({"query": "q" * MAX_QUERY_CHARS}, Search)
     error = refusal({"query": "q" * (MAX_QUERY_CHARS + 1)}, Search)
-    assert error.message == "query has 10001 characters, over the limit of 10000"
+    assert error.message == "query has 65537 characters, over the limit of 65536"
 
 
 def test_the_project_scope_needs_to_know_the_project() -> None:
