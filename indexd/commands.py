@@ -137,7 +137,7 @@ def sessions(asked: argparse.Namespace) -> int:
 
     filters = _filters(asked) | ({} if asked.project else {"project": None})
     if asked.scope == "project":
-        filters["project"] = filters["project"] or project(os.getcwd())
+        filters["project"] = filters["project"] or _current_project()
     with connected(asked) as client:
         answer = client.sessions(limit=asked.limit, offset=asked.offset, **filters)
     found = answer["sessions"]
