@@ -62,6 +62,7 @@ def query(asked: argparse.Namespace) -> int:
             **_filters(asked),
             order=asked.order,
             group=asked.group,
+            copies="all" if asked.all_copies else None,
             sync=False if asked.no_sync else None,
             reveal=asked.reveal or None,
         )

@@ -18,6 +18,7 @@ from anyio.abc import SocketStream
 from indexd import protocol
 from indexd.errors import BadRequest, Timeout
 
+CONNECTIONS = 128
 LARGE_METHOD = "mcp_event"
 RECEIVE_BYTES = 64 * 1024
 SEND_CHUNK_BYTES = 256 * 1024
@@ -27,7 +28,7 @@ SEND_CHUNK_BYTES = 256 * 1024
 class Limits:
     """How many connections there may be, and how many seconds each step may take."""
 
-    connections: int = 128
+    connections: int = CONNECTIONS
     hello_seconds: float = 2.0
     idle_seconds: float = 60.0
     frame_seconds: float = 5.0

@@ -33,13 +33,21 @@ BATCH_CHARACTERS = 4 * 1024 * 1024
 
 
 class Job(NamedTuple):
-    """A file to look at: what is known of it, and the file id it gets should it begin anew."""
+    """A file to look at: what is known of it, and the file id it gets should it begin anew.
+
+    limit: how many bytes may be read of a file that begins anew; None for any number.
+    """
 
     record: Record
     hint: str
     new_file_id: int
     profile: Profile
     thorough: bool = False
+    limit: int | None = None
+
+
+class TooMuch(Exception):
+    """Raised when a file that begins anew is larger than its job allows."""
 
 
 class Outcome(NamedTuple):
@@ -73,7 +81,8 @@ class Kept(NamedTuple):
 def read(job: Job, root: RootDirectory) -> Outcome:
     """Return what one look at the job's file brings.
 
-    Raises NotAllowed when it may not be opened or is gone, OSError when reading fails.
+    Raises NotAllowed when it may not be opened or is gone, OSError when reading fails, TooMuch
+    when it begins anew and is over the limit.
     """
     fd = root.open(job.record.data_path)
     try:
@@ -88,6 +97,8 @@ def _follow(job: Job, look: Look, fd: int) -> Outcome:
     if look.verdict is Verdict.APPENDED and _is_another_format(job, look, fd):
         look = examine(fd, None)
     if look.verdict is Verdict.REPLACED:
+        if job.limit is not None and look.stamp.size > job.limit:
+            raise TooMuch(record.data_path)
         record = msgspec.structs.replace(
             record, file_id=job.new_file_id, state=SessionState(), runs=(), agent="", problem=""
         )
