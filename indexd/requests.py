@@ -46,6 +46,7 @@ Place = Annotated[
 Whole = Annotated[int, Meta(description="a whole number")]
 OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
 Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
+OptionalResults = Annotated[Results | None, Meta(description="a whole number from 1 to 100")]
 Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
 OptionalTokens = Annotated[Tokens | None, Meta(description="a whole number of tokens")]
 Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
