@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
@@ -93,19 +93,44 @@ class Dictionary:
         return (self.blob[a:b] for a, b in pairwise(bounds))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Postings:
-    """Which documents hold each term, and how often; term i owns starts[i]..starts[i + 1].
+class Postings(Protocol):
+    """Which documents hold each term, and how often; term i has the postings starts[i] to
+    starts[i + 1]. Ordinals ascend within a term."""
 
-    `ordinals` and `freqs` may be arrays or anything that gives arrays for slices (a file).
-    `large` holds the frequencies of 255 and more, by posting position.
-    """
+    @property
+    def starts(self) -> Array:
+        """Return how many postings come before each term (i64), and how many there are."""
+
+    def one(self, at: int) -> tuple[Array, Array]:
+        """Return the ordinals (u32) and the frequencies (u8 or u32) of a term."""
+
+    def of(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return ordinals (u32) and frequencies of the terms first <= i < last, end to end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainPostings:
+    """Postings as arrays. `large` holds the frequencies of 255 and more, by position."""
 
     starts: Array  # i64, one more than terms
-    ordinals: Any  # u32, ascending within a term
-    freqs: Any  # u8
+    ordinals: Array  # u32
+    freqs: Array  # u8
     large_at: Array  # i64, ascending
     large: Array  # u32
+
+    def one(self, at: int) -> tuple[Array, Array]:
+        """Return the ordinals and frequencies of a term."""
+        return self.of(at, at + 1)
+
+    def of(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return the ordinals and frequencies of some terms."""
+        start, stop = int(self.starts[first]), int(self.starts[last])
+        freqs = self.freqs[start:stop]
+        a, b = self.large_at.searchsorted([start, stop]) if len(self.large_at) else (0, 0)
+        if a < b:
+            freqs = freqs.astype(np.uint32)
+            freqs[self.large_at[a:b] - start] = self.large[a:b]
+        return self.ordinals[start:stop], freqs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,13 +152,7 @@ class Segment:
 
     def term_postings(self, at: int) -> tuple[Array, Array]:
         """Return (ordinals u32, term frequencies) of the term at dictionary position `at`."""
-        start, stop = int(self.postings.starts[at]), int(self.postings.starts[at + 1])
-        freqs = self.postings.freqs[start:stop]
-        if len(self.postings.large_at):
-            first, last = self.postings.large_at.searchsorted([start, stop])
-            freqs = freqs.astype(np.uint32)
-            freqs[self.postings.large_at[first:last] - start] = self.postings.large[first:last]
-        return self.postings.ordinals[start:stop], freqs
+        return self.postings.one(at)
 
     def with_file_id(self, file_id: int) -> Segment:
         """Return this segment, of one file, under another file id."""
@@ -186,11 +205,11 @@ def nothing() -> Segment:
         i64,
         Columns(u32, u32, u32, u32, u32, u64, i64, u64, u32, u32),
         Dictionary(u64, np.zeros(1, np.int64), b""),
-        pack_postings(0, 0, i64, i64),
+        postings_of(0, 0, i64, i64),
     )
 
 
-def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Postings:
+def postings_of(terms: int, documents: int, keys: Array, freqs: Array) -> PlainPostings:
     """Return the postings of `terms` terms from pairs ordered by key.
 
     A key is term * documents + ordinal; each occurs once.
@@ -198,7 +217,7 @@ def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Post
     documents = max(1, documents)
     owners, ordinals = np.divmod(keys, documents)
     large_at = np.flatnonzero(freqs >= ESCAPE)
-    return Postings(
+    return PlainPostings(
         owners.searchsorted(np.arange(terms + 1)),
         ordinals.astype(np.uint32),
         np.minimum(freqs, ESCAPE).astype(np.uint8),
