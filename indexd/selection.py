@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,14 +29,15 @@ class Selection:
 
     kinds: tuple[Kind, ...]
     files: FileFilter | None = None
-    tool_names: tuple[str, ...] | None = None
+    tool_name: str | None = None
     since: int | None = None
     until: int | None = None
+    tool_in_any_case: bool = False
 
     @property
     def of_files(self) -> bool:
         """Say whether kind and file decide alone, so that a view of it can be remembered."""
-        return self.tool_names is None and self.since is None and self.until is None
+        return self.tool_name is None and self.since is None and self.until is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +189,8 @@ def _document_mask(
 ) -> Array:
     segment = part.segment
     mask = np.ones(len(segment), bool) if files is None else files
-    if selection.tool_names is not None:
-        mask &= _tool_mask(part, selection.tool_names)
+    if selection.tool_name is not None:
+        mask &= _tool_mask(part, selection.tool_name, selection.tool_in_any_case)
     if selection.since is not None or selection.until is not None:
         times = timestamps(snapshot, part, np.arange(len(segment)))
         if selection.since is not None:
@@ -199,10 +200,11 @@ def _document_mask(
     return mask
 
 
-def _tool_mask(part: Part, tool_names: Collection[str]) -> Array:
+def _tool_mask(part: Part, tool_name: str, in_any_case: bool) -> Array:
     segment = part.segment
     mask = np.zeros(len(segment), bool)
-    named = np.array([name in tool_names for name in segment.tool_names], bool)
+    fold = str.casefold if in_any_case else str
+    named = np.array([fold(name) == fold(tool_name) for name in segment.tool_names], bool)
     if named.any():
         for kind in TOOL_KINDS:
             rank = KINDS.index(kind)
