@@ -44,7 +44,7 @@ def _filters(
     """Say which filters, each lifted alone, would let something through."""
     lifted = {
         "kinds": replace(selection, kinds=KINDS),
-        "tool_name": replace(selection, tool_name=None),
+        "tool_name": replace(selection, tool_names=None),
         "since": replace(selection, since=None),
         "until": replace(selection, until=None),
         "scope, agent and session": replace(selection, files=None),

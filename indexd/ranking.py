@@ -18,7 +18,7 @@ from indexd.index import FileFacts, Part, Snapshot
 from indexd.matching import Held, Matches, match
 from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
 from indexd.scoring import Scored, Terms, Wanted, score, score_these
-from indexd.segment import Array
+from indexd.segment import Array, distinct
 from indexd.selection import Selection, View, timestamps, views
 
 # Up to this many documents, sorting them all is faster than to find the best of them first.
@@ -281,13 +281,12 @@ def _places(snapshot: Snapshot, found: Sequence[_Found]) -> list[Array]:
     """Return for each document a number, ordered as (path, message) of the documents are."""
     files = [each.part.segment.columns.file[each.documents] for each in found]
     ids = [each.part.segment.file_ids[file] for each, file in zip(found, files, strict=True)]
-    distinct = np.unique(np.concatenate(ids))
-    paths = [_path_key(snapshot.files[file_id]) for file_id in distinct.tolist()]
+    known = distinct(np.concatenate(ids))
+    paths = [_path_key(snapshot.files[file_id]) for file_id in known.tolist()]
     places = np.empty(len(paths), np.int64)
     places[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
     return [
-        places[distinct.searchsorted(mine)] << 32
-        | each.part.segment.columns.message[each.documents]
+        places[known.searchsorted(mine)] << 32 | each.part.segment.columns.message[each.documents]
         for each, mine in zip(found, ids, strict=True)
     ]
 

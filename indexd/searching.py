@@ -57,7 +57,7 @@ class Searcher:
                 "ask with a word, a name or a number",
             )
         choice = chosen(request, snapshot.files.values())
-        selection = _selection(request, choice, query)
+        selection = _selection(snapshot, request, choice, query)
         order = Order(
             formula, request.order == "recent", self._relative_score, request.group == "session"
         )
@@ -167,16 +167,13 @@ def _filtered(request: Search, filters: Mapping[str, Any]) -> Search:
     return msgspec.structs.replace(request, **own) if own else request
 
 
-def _selection(request: Search, choice: Choice, query: Query) -> Selection:
-    in_query = query.filters.get("tool")
-    return Selection(
-        _kinds(request),
-        file_filter(choice),
-        request.tool_name if in_query is None else str(in_query),
-        request.since,
-        request.until,
-        tool_in_any_case=in_query is not None,
-    )
+def _selection(snapshot: Snapshot, request: Search, choice: Choice, query: Query) -> Selection:
+    tools: tuple[str, ...] | None = (request.tool_name,) if request.tool_name else None
+    if "tool" in query.filters:
+        wanted = str(query.filters["tool"]).casefold()
+        known = {name for part in snapshot.parts for name in part.segment.tool_names}
+        tools = tuple(sorted(name for name in known if name.casefold() == wanted))
+    return Selection(_kinds(request), file_filter(choice), tools, request.since, request.until)
 
 
 def _left_out(found: Ranking) -> list[str]:

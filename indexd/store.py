@@ -1,168 +1,34 @@
-"""The disk cache: rows of bytes, written in transactions by one thread of ours.
+"""The disk cache as the daemon uses it: rows written in transactions by one thread of ours.
 
-diskcache is used so that it cannot lose or run anything: nothing is evicted, expired, pickled or
-spilled into files; one connection lives in one thread (SQLite before 3.51.3 can lose pages when
-two connections checkpoint at once); every value carries its CRC, and a row that fails it is a row
-that is not there. Whatever is wrong with the database as a whole, at opening or later, its
-directory is set aside and an empty one begins: only time is lost. A full disk turns writes into
-waiting ones: they are kept in memory, answered from there, and tried again.
+One connection lives in one thread (SQLite before 3.51.3 can lose pages when two connections
+checkpoint at once). A damaged row is as good as none. Where the database itself is damaged,
+foreign or gone, its directory is set aside and an empty one begins: only time is lost. A full
+disk turns writes into waiting ones: they are kept in memory, answered from there, and tried again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import shutil
-import sqlite3
 import threading
 import time
-import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
-
-import diskcache
+from typing import TypeVar
 
 from indexd.errors import Unavailable
+from indexd.rows import Changes, Damaged, Rows, check, temporary
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Changes = Mapping[bytes, bytes | None]
 
-SCHEMA = b"1"
-# SQLite copies a value whole; pieces of this size bound that copy.
-PIECE_BYTES = 4 * 1024 * 1024
 # One transaction takes what waits, up to this much, so the write-ahead log stays small.
 BATCH_BYTES = 64 * 1024 * 1024
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-_SETTINGS = {
-    "eviction_policy": "none",
-    "cull_limit": 0,
-    "size_limit": 2**62,
-    "statistics": 0,
-    "tag_index": 0,
-    "disk_min_file_size": 2**62,
-    "sqlite_auto_vacuum": 0,
-    "sqlite_mmap_size": 0,
-    "sqlite_cache_size": 1024,
-    "sqlite_synchronous": 1,
-    "sqlite_journal_mode": "wal",
-    "sqlite_journal_size_limit": 64 * 1024 * 1024,
-}
-_META = b"\x00schema"
-
-
-class Damaged(Exception):
-    """Raised when a row is not what was written."""
-
-
-class BytesDisk(diskcache.Disk):  # type: ignore[misc]
-    """Rows of plain bytes and nothing else: no pickle in either direction, no files."""
-
-    def put(self, key: Any) -> tuple[Any, bool]:
-        """Return the stored form of a key."""
-        if type(key) is not bytes:
-            raise TypeError(f"a key is bytes, not {type(key).__name__}")
-        return sqlite3.Binary(key), True
-
-    def get(self, key: Any, raw: Any) -> bytes:
-        """Return the key of its stored form; raises Damaged for anything not ours."""
-        if not raw or type(key) is not bytes:
-            raise Damaged("a key that was not written by indexd")
-        return key
-
-    def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
-        """Return the stored form of a value: raw, inline."""
-        if type(value) is not bytes or read:
-            raise TypeError(f"a value is bytes, not {type(value).__name__}")
-        return 0, diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
-
-    def fetch(self, mode: Any, filename: Any, value: Any, read: bool) -> bytes:
-        """Return the value of its stored form; raises Damaged for anything not ours."""
-        if mode != diskcache.core.MODE_RAW or filename is not None or type(value) is not bytes:
-            raise Damaged("a value that was not written by indexd")
-        return value
-
-
-class _Rows:
-    """The rows on disk; every method is called in the thread that opened it."""
-
-    def __init__(self, directory: str) -> None:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        self.path = os.path.join(directory, "cache.db")
-        self.cache = diskcache.Cache(directory, timeout=2, disk=BytesDisk, **_SETTINGS)
-        self.inode = os.stat(self.path).st_ino
-
-    def get(self, key: bytes) -> bytes | None:
-        framed = self.cache.get(key)
-        if framed is None:
-            return None
-        try:
-            return self._join(key, _unframe(framed))
-        except Damaged as error:
-            log.warning("row damaged, taken as lost key=%r error=%s", key, error)
-            return None
-
-    def scan(self, prefix: bytes) -> dict[bytes, bytes]:
-        # Iterating through diskcache's own interface asks one query per row.
-        rows = self.cache._sql(
-            "SELECT key, raw, mode, filename, value FROM Cache WHERE key >= ? AND key < ?"
-            " ORDER BY key",
-            (sqlite3.Binary(prefix), sqlite3.Binary(prefix + b"\xff")),
-        )
-        disk, found = self.cache.disk, {}
-        for key, raw, mode, filename, value in rows.fetchall():
-            try:
-                name = disk.get(key, raw)
-                if b"\x00piece" not in name:
-                    framed = disk.fetch(mode, filename, value, False)
-                    found[name] = self._join(name, _unframe(framed))
-            except Damaged as error:
-                log.warning("row damaged, taken as lost key=%r error=%s", key, error)
-        return found
-
-    def write(self, units: list[Changes]) -> None:
-        with self.cache.transact(retry=False):
-            for unit in units:
-                for key, value in unit.items():
-                    self._write_one(key, value)
-
-    def _write_one(self, key: bytes, value: bytes | None) -> None:
-        old = self.cache.get(key)
-        pieces = _piece_count(old)
-        for number in range(pieces):
-            self.cache.delete(_piece_key(key, number), retry=False)
-        if value is None:
-            self.cache.delete(key, retry=False)
-        elif len(value) <= PIECE_BYTES:
-            self.cache.set(key, _frame(b"v", value), retry=False)
-        else:
-            cuts = range(0, len(value), PIECE_BYTES)
-            for number, at in enumerate(cuts):
-                piece = _frame(b"v", value[at : at + PIECE_BYTES])
-                self.cache.set(_piece_key(key, number), piece, retry=False)
-            self.cache.set(key, _frame(b"n", b"%d" % len(cuts)), retry=False)
-
-    def _join(self, key: bytes, framed: tuple[bytes, bytes]) -> bytes:
-        form, value = framed
-        if form == b"v":
-            return value
-        pieces = [self.cache.get(_piece_key(key, number)) for number in range(int(value))]
-        if None in pieces:
-            raise Damaged(f"row {key!r} lacks a piece")
-        return b"".join(_unframe(piece)[1] for piece in pieces)
-
-    def lost(self) -> bool:
-        """Say whether the database was removed or replaced under us."""
-        try:
-            return os.stat(self.path).st_ino != self.inode
-        except OSError:
-            return True
-
-    def close(self) -> None:
-        self.cache.close()
 
 
 class Store:
@@ -170,32 +36,47 @@ class Store:
 
     A unit of changes given to `put` is written whole or not at all, and units are written in
     order. What waits to be written is already seen by `get` and `scan`.
+
+    degraded: why nothing can be written now. notice: why rows were lost, if any were.
+    identity: of these rows; another one whenever they had to begin anew, empty without any.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.degraded: str | None = None
         self.notice: str | None = None
-        self._rows: _Rows | None = None
-        self._waiting: deque[Changes] = deque()
+        self.identity = b""
+        self._rows: Rows | None = None
+        # Guards what waits, and that nothing more is asked for after the end.
         self._lock = threading.Lock()
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._failures = 0
+        self._waiting: deque[Changes] = deque()
+        self._open, self._opened = False, threading.Event()
+        self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._failures, self._retry_at = 0, 0.0
         self._thread = threading.Thread(target=self._run, name="indexd-store", daemon=True)
 
     def start(self) -> None:
         """Open the rows, setting aside what cannot be opened."""
+        self._open = True
         self._thread.start()
-        self._call(self._open)
+        self._opened.wait()
 
     def put(self, changes: Changes) -> None:
-        """Write a unit of changes soon; a value of None removes its row."""
+        """Write a unit of changes soon; a value of None removes its row.
+
+        Raises Unavailable when the store is not open.
+        """
+        check(changes)
         with self._lock:
+            self._must_be_open()
             self._waiting.append(dict(changes))
-        self._calls.put(self._drain)
+            self._calls.put(self._drain)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a row's value, or None; of a damaged row too."""
+        """Return a row's value; None when there is none, or it is damaged.
+
+        Raises Unavailable when the store is not open.
+        """
         with self._lock:
             for unit in reversed(self._waiting):
                 if key in unit:
@@ -203,7 +84,10 @@ class Store:
         return self._call(lambda: self._read(lambda rows: rows.get(key), None))
 
     def scan(self, prefix: bytes) -> dict[bytes, bytes]:
-        """Return all rows whose key begins with `prefix`, without damaged ones."""
+        """Return all rows whose key begins with `prefix`, without damaged ones.
+
+        Raises Unavailable when the store is not open.
+        """
         return self._call(lambda: self._scan(prefix))
 
     def flush(self) -> bool:
@@ -212,19 +96,24 @@ class Store:
         return not self._waiting
 
     def close(self) -> None:
-        """Write what waits and close; later calls fail."""
-        if self._thread.is_alive():
-            self._call(self._drain_now)
-            self._calls.put(None)
+        """Write what waits and close; later calls raise Unavailable."""
+        with self._lock:
+            if self._open:
+                self._open = False
+                self._calls.put(None)
+        if self._thread.ident is not None:
             self._thread.join()
 
     def alive(self) -> bool:
         """Say whether the writing thread runs."""
         return self._thread.is_alive()
 
-    def _call(self, work: Callable[[], T]) -> T:
-        if not self._thread.is_alive():
+    def _must_be_open(self) -> None:
+        if not self._open:
             raise Unavailable("the cache is closed", "the daemon is stopping; ask again")
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns in the thread of the rows."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -233,75 +122,60 @@ class Store:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._calls.put(run)
+        with self._lock:
+            self._must_be_open()
+            self._calls.put(run)
         return future.result()
 
+    # The rest runs in the thread of the rows.
+
+    def _run(self) -> None:
+        try:
+            self._use(Rows(self.directory))
+        except Exception as error:  # Any trouble at all means: rebuild.
+            self._rebuild(f"the cache was unusable and is being rebuilt: {_reason(error)}")
+        self._opened.set()
+        while (work := self._next()) is not None:
+            work()
+        self._drain_now()
+        self._close_rows()
+
+    def _next(self) -> Callable[[], object] | None:
+        """Return what to do next, None at the end; a retry that is due goes before all else."""
+        if not self._failures:
+            return self._calls.get()
+        pause = self._retry_at - time.monotonic()
+        with contextlib.suppress(queue.Empty):
+            if pause > 0:
+                return self._calls.get(timeout=pause)
+        return self._drain_now
+
     def _scan(self, prefix: bytes) -> dict[bytes, bytes]:
-        # In the writing thread, so that nothing is written between the two looks.
+        # In the thread that writes, nothing goes from what waits to the rows in between.
         nothing: dict[bytes, bytes] = {}
         found = self._read(lambda rows: rows.scan(prefix), nothing)
         with self._lock:
-            waiting = {key: value for unit in self._waiting for key, value in unit.items()}
-        later = {key: value for key, value in waiting.items() if key.startswith(prefix)}
-        return {key: value for key, value in (found | later).items() if value is not None}
+            for unit in self._waiting:
+                for key, value in unit.items():
+                    if value is None:
+                        found.pop(key, None)
+                    elif key.startswith(prefix):
+                        found[key] = value
+        return found
 
-    def _read(self, work: Callable[[_Rows], T], nothing: T) -> T:
+    def _read(self, read: Callable[[Rows], T], nothing: T) -> T:
+        """Return what is read, or `nothing` where it is damaged."""
         if self._rows is None:
             return nothing
         try:
-            return work(self._rows)
-        except sqlite3.DatabaseError as error:
-            if not _malformed(error):
-                raise
-            self._set_aside(error)
-            return nothing
-
-    def _run(self) -> None:
-        while True:
-            try:
-                work = self._calls.get(timeout=self._pause())
-            except queue.Empty:
-                work = self._drain_now
-            if work is None:
-                break
-            work()
-        if self._rows is not None:
-            self._rows.close()
-
-    def _pause(self) -> float | None:
-        if not self._failures:
-            return None
-        return RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS)) - 1]
-
-    def _open(self) -> None:
-        try:
-            self._rows = _Rows(self.directory)
-            self._check_schema(self._rows)
-        except Exception as error:  # Any trouble at all means: rebuild.
-            self._set_aside(error)
-
-    def _check_schema(self, rows: _Rows) -> None:
-        known = rows.get(_META)
-        if known is None:
-            rows.write([{_META: SCHEMA}])
-        elif known != SCHEMA:
-            raise Damaged(f"schema {known!r} instead of {SCHEMA!r}")
-
-    def _set_aside(self, error: Exception) -> None:
-        if self._rows is not None:
-            self._rows.close()
-            self._rows = None
-        log.warning("cache unusable, rebuilding error=%r", error)
-        self.notice = f"the cache was unusable and is being rebuilt: {error}"
-        aside = f"{self.directory}.corrupt"
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            if os.path.lexists(self.directory):
-                os.rename(self.directory, aside)
-            self._rows = _Rows(self.directory)
-            self._check_schema(self._rows)
-        except Exception as second:  # No cache at all: everything works from memory.
-            self._fail(second)
+            return read(self._rows)
+        except Damaged as error:
+            log.warning("row damaged, taken for missing error=%s", error)
+        except Exception as error:
+            log.warning("cache not readable error=%r", error)
+            if not temporary(error):
+                self._rebuild(f"the cache was damaged and is being rebuilt: {_reason(error)}")
+        return nothing
 
     def _drain(self) -> None:
         # While the disk refuses, only the pause decides when to try again.
@@ -309,81 +183,93 @@ class Store:
             self._drain_now()
 
     def _drain_now(self) -> None:
-        while self._waiting:
-            batch = self._batch()
-            try:
-                if self._rows is None or self._rows.lost():
-                    self._reopen()
-                assert self._rows is not None
-                self._rows.write(batch)
-            except Exception as error:
-                if _malformed(error):
-                    self._set_aside(error)
-                    continue
-                self._fail(error)
-                return
-            with self._lock:
-                for _ in batch:
-                    self._waiting.popleft()
+        try:
+            if self._rows is None:
+                self._begin_anew()
+            while batch := self._batch():
+                self._write(batch)
+        except Exception as error:
+            self._fail(error)
+            if not temporary(error):
+                self._rebuild(f"the cache was damaged and is being rebuilt: {_reason(error)}")
+            return
         if self._failures:
             log.info("cache writable again")
         self._failures, self.degraded = 0, None
 
-    def _reopen(self) -> None:
-        if self._rows is not None:
-            self._rows.close()
-            self._rows = None
+    def _write(self, batch: list[Changes]) -> None:
+        if self._rows is None or self._rows.lost():
             self.notice = "the cache was removed while in use; it fills again as files change"
             log.warning("cache removed while in use")
-        self._rows = _Rows(self.directory)
-        self._check_schema(self._rows)
+            self._begin_anew()
+        assert self._rows is not None
+        self._rows.write(batch)
+        with self._lock:
+            for _ in batch:
+                self._waiting.popleft()
 
     def _batch(self) -> list[Changes]:
         with self._lock:
             batch: list[Changes] = []
             size = 0
             for unit in self._waiting:
-                size += _size(unit)
+                size += sum(len(value) for value in unit.values() if value is not None)
                 if batch and size > BATCH_BYTES:
                     break
                 batch.append(unit)
             return batch
 
     def _fail(self, error: Exception) -> None:
+        """Note that nothing can be written now, and when to try again."""
         if not self._failures:
             log.warning("cache not writable, keeping changes in memory error=%r", error)
+        self._retry_at = (
+            time.monotonic() + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+        )
         self._failures += 1
-        self.degraded = f"cache_write_failed: {error} (since {time.strftime('%H:%M:%S')})"
+        self.degraded = f"cache_write_failed: {_reason(error)} (since {time.strftime('%H:%M:%S')})"
+        # For days of waiting, only the last value of each row is kept.
+        with self._lock:
+            merged: dict[bytes, bytes | None] = {}
+            while self._waiting:
+                merged |= self._waiting.popleft()
+            if merged:
+                self._waiting.append(merged)
+
+    def _rebuild(self, notice: str) -> None:
+        """Begin anew, because of what `notice` says."""
+        log.warning("%s", notice)
+        self.notice = notice
+        try:
+            self._begin_anew()
+        except Exception as error:  # No cache at all: everything works from memory.
+            self._fail(error)
+
+    def _begin_anew(self) -> None:
+        """Set aside what is there and open empty rows. Raises what opening raises."""
+        self._close_rows()
+        aside = f"{self.directory}.corrupt"
+        if os.path.lexists(self.directory):
+            _remove(aside)
+            os.rename(self.directory, aside)
+        self._use(Rows(self.directory))
+
+    def _use(self, rows: Rows) -> None:
+        self._rows, self.identity = rows, rows.identity
+
+    def _close_rows(self) -> None:
+        rows, self._rows, self.identity = self._rows, None, b""
+        if rows is not None:
+            with contextlib.suppress(Exception):  # What is damaged may not even close.
+                rows.close()
 
 
-def _malformed(error: Exception) -> bool:
-    """Say whether the database itself is broken; its subclasses mean a lock, a disk, a misuse."""
-    return type(error) is sqlite3.DatabaseError
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
-def _frame(form: bytes, value: bytes) -> bytes:
-    return form + zlib.crc32(value).to_bytes(4, "big") + value
-
-
-def _unframe(framed: bytes) -> tuple[bytes, bytes]:
-    form, value = framed[:1], framed[5:]
-    if form not in (b"v", b"n") or zlib.crc32(value) != int.from_bytes(framed[1:5], "big"):
-        raise Damaged("a row fails its checksum")
-    return form, value
-
-
-def _piece_key(key: bytes, number: int) -> bytes:
-    return key + b"\x00piece%d" % number
-
-
-def _piece_count(framed: bytes | None) -> int:
-    if framed is None or framed[:1] != b"n":
-        return 0
-    try:
-        return int(_unframe(framed)[1])
-    except Damaged:
-        return 0
-
-
-def _size(unit: Changes) -> int:
-    return sum(len(value) for value in unit.values() if value is not None)
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)

@@ -15,8 +15,8 @@ import pytest
 from peer import Peer, short_directory
 
 from indexd import __version__, arguments, cli
-from indexd.commands import project
 from indexd.errors import BadRequest, NotAllowed, NotFound
+from indexd.paths import project
 
 HERE = Path(__file__).parent
 INDEX = {"documents": 5, "files": 1, "files_pending": 0, "bytes_pending": 0, "generation": 1}

@@ -98,7 +98,7 @@ def test_a_search_gives_the_same_hits(case: dict[str, Any], loaded: tuple[Index,
         FileFilter("project", lambda facts: facts.source == "project")
         if case["scope"] == "project"
         else None,
-        case["tool_name"] or None,
+        (case["tool_name"],) if case["tool_name"] else None,
     )
     terms = [QueryTerm((term,)) for term in query_terms(case["query"], "seed")]
     ranking = rank(index.snapshot, terms, selection, Order(), case["limit"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexd.impact import ROW_DOCUMENTS
 from indexd.index import FileFacts
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
-from indexd.plan import Formula, QueryTerm
-from indexd.ranking import Order, rank
+from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
+from indexd.ranking import MAX_TERMS, Order, Ranked, rank
 from indexd.selection import FileFilter, Selection
 from indexd.text import Profile, query_terms
 from tests import brute_force
@@ -41,9 +43,16 @@ def asked(query: str, profile: Profile) -> list[QueryTerm]:
     return [QueryTerm((term,)) for term in query_terms(query, profile)]
 
 
-def check(live: LiveIndex, query: str, selection: Selection, order: Order, top: int) -> None:
-    """Compare one answer of the index with the scorer's."""
-    ranking = rank(live.index.snapshot, asked(query, live.profile), selection, order, top)
+def check(
+    live: LiveIndex,
+    query: Sequence[QueryTerm],
+    selection: Selection,
+    order: Order,
+    top: int,
+    demand: Demand = NO_DEMAND,
+) -> list[Ranked]:
+    """Return an answer of the index, which is compared with the scorer's."""
+    ranking = rank(live.index.snapshot, query, selection, order, top, demand)
     files, accepted = selection.files, live.facts
     answer = brute_force.search(
         live.live(),
@@ -51,19 +60,24 @@ def check(live: LiveIndex, query: str, selection: Selection, order: Order, top: 
         live.profile,
         kinds=selection.kinds,
         accepts=lambda d: files is None or files.accepts(accepted[d["path"]]),
-        tool_name=selection.tool_name,
+        tool_names=selection.tool_names,
         since=selection.since,
         until=selection.until,
-        coverage=order.formula.coverage,
+        formula=order.formula,
         recent=order.recent,
+        grouped=order.grouped,
         relative_score=order.relative_score,
+        demand=demand,
     )
-    assert [identity(hit) for hit in ranking.ranked] == [identify(d) for _, d in answer.hits[:top]]
-    for hit, (score, _) in zip(ranking.ranked, answer.hits, strict=False):
-        assert math.isclose(hit.score, score, rel_tol=1e-9)
+    wanted = answer.hits[:top]
+    assert [(*identity(hit), hit.others) for hit in ranking.ranked] == [
+        (*identify(hit.document), hit.others) for hit in wanted
+    ]
+    for hit, other in zip(ranking.ranked, wanted, strict=True):
+        assert math.isclose(hit.score, other.score, rel_tol=1e-9)
     assert (ranking.total, ranking.documents) == (answer.total, answer.documents)
-    terms = query_terms(query, live.profile)
-    assert dict(zip(terms, ranking.doc_freqs, strict=True)) == answer.doc_freqs
+    assert ranking.doc_freqs == answer.doc_freqs
+    return ranking.ranked
 
 
 # --- any documents, any history --------------------------------------------------------------
@@ -120,18 +134,31 @@ selections = st.builds(
     kinds=st.just(DEFAULT_KINDS) | st.just(KINDS)
     | st.lists(st.sampled_from(KINDS), max_size=5).map(tuple),
     files=st.none() | st.builds(only_agent_x),
-    tool_name=st.none() | st.sampled_from(["bash", "read", "other"]),
+    tool_names=st.none() | st.sampled_from([("bash",), ("read", "other"), ("other",), ()]),
     since=st.none() | st.sampled_from([10, 20, 31]),
     until=st.none() | st.sampled_from([0, 20, 1_760_000_000_000]),
 )  # fmt: skip
 orders = st.builds(
     Order,
-    formula=st.sampled_from([Formula(), Formula(coverage=1.0)]),
+    formula=st.builds(
+        Formula, coverage=st.sampled_from([0.0, 1.0]), session_coverage=st.sampled_from([0.0, 1.0])
+    ),
     recent=st.booleans(),
     relative_score=st.sampled_from([0.15, 0.0, 0.8]),
+    grouped=st.booleans(),
 )
-queries = st.lists(st.sampled_from([*WORDS, "unknown", "a b"]), min_size=1, max_size=4).map(
-    " ".join
+known_terms = [term for word in WORDS for term in query_terms(word, "code")]
+groups = st.builds(
+    lambda terms, weight, known: QueryTerm(tuple(terms), weight, known % len(terms)),
+    st.lists(st.sampled_from([*known_terms, b"unknown"]), min_size=1, max_size=3, unique=True),
+    st.sampled_from([1.0, 0.5]),
+    st.integers(0, 2),
+)
+queries = st.lists(groups, max_size=4)
+demands = st.just(NO_DEMAND) | st.builds(
+    Demand,
+    must=st.lists(groups, max_size=2).map(tuple),
+    must_not=st.lists(groups, max_size=1).map(tuple),
 )
 
 
@@ -141,8 +168,9 @@ def answer_alike(data: st.DataObject, profile: Profile, directory: Path) -> None
         befall(live, data.draw)
         if data.draw(st.booleans()):
             live.merge_due()
-        query, selection = data.draw(queries), data.draw(selections)
-        check(live, query, selection, data.draw(orders), data.draw(st.sampled_from([0, 1, 3, 99])))
+        top = data.draw(st.sampled_from([0, 1, 3, 99]))
+        query, selection, order = data.draw(queries), data.draw(selections), data.draw(orders)
+        check(live, query, selection, order, top, data.draw(demands))
 
 
 histories = given(st.data(), st.sampled_from(["seed", "code"]))
@@ -158,7 +186,7 @@ def test_any_history_answers_as_a_scorer_over_the_live_documents(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=3000)
+@settings(max_examples=600)
 @histories
 def test_many_histories_answer_as_a_scorer_over_the_live_documents(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, profile: Profile
@@ -191,9 +219,7 @@ def found(live: LiveIndex, query: str, top: int = 9, **chosen: Any) -> list[tupl
     formula = Formula(coverage=chosen.pop("coverage", 0.0))
     order = Order(formula, **{name: chosen.pop(name) for name in list(chosen) if name in names})
     selection = replace(Selection(KINDS), **chosen)
-    check(live, query, selection, order, top)
-    terms = asked(query, live.profile)
-    ranked = rank(live.index.snapshot, terms, selection, order, top).ranked
+    ranked = check(live, asked(query, live.profile), selection, order, top)
     return [identity(hit)[:2] for hit in ranked]  # type: ignore[misc]
 
 
@@ -251,9 +277,9 @@ def test_a_tool_name_selects_documents_of_tool_kinds_only(tmp_path: Path) -> Non
         document("a", kind=Kind.USER_TEXT, tool="bash", message=3),
         document("a", kind=Kind.TOOL_OUTPUT, tool="bash", message=4),
     )
-    assert found(live, "a", tool_name="bash") == [("/f", 0), ("/f", 1), ("/f", 4)]
-    assert found(live, "a", tool_name="bash", kinds=DEFAULT_KINDS) == [("/f", 0), ("/f", 1)]
-    assert found(live, "a", tool_name="other") == []
+    assert found(live, "a", tool_names=("bash",)) == [("/f", 0), ("/f", 1), ("/f", 4)]
+    assert found(live, "a", tool_names=("bash",), kinds=DEFAULT_KINDS) == [("/f", 0), ("/f", 1)]
+    assert found(live, "a", tool_names=("other",)) == []
 
 
 def test_the_time_of_a_message_without_one_is_its_files(tmp_path: Path) -> None:
@@ -306,17 +332,111 @@ def test_an_empty_index_and_an_empty_selection_answer_nothing(tmp_path: Path) ->
     assert found(live, "", top=3) == []
 
 
-def test_very_many_postings_are_added_up_as_few_are(tmp_path: Path) -> None:
-    chance = random.Random(3)
-    query = "a b c d e f g h"
-    count = 26_000
-    texts = [query] * 2000 + [query + " a"] * 1000
-    texts += [query + " b b" + " c" * chance.randint(1, 300) for _ in range(10)]
-    documents = [
-        document(chance.choice(texts), message=n, kind=KINDS[n % 2], path=f"/{n % 3}")
-        for n in range(count)
+def test_a_group_counts_only_where_it_adds_to_what_is_asked_anyway(tmp_path: Path) -> None:
+    live = indexed(tmp_path, document("test"), document("tests", message=1))
+    group = QueryTerm((b"test", b"tests", b"tested"), 0.5, known=1)
+    alone = indexed(tmp_path, document("test"))
+    order = Order(relative_score=0.0)
+    assert len(check(live, [QueryTerm((b"test",)), group], Selection(KINDS), order, 9)) == 2
+    assert check(alone, [group], Selection(KINDS), order, 9) == []
+
+
+def test_what_is_demanded_is_asked_for_without_touching_scores(tmp_path: Path) -> None:
+    live = indexed(tmp_path, document("a b"), document("a", message=1), document("b c", message=2))
+    query, a, b = asked("a b", "seed"), QueryTerm((b"a",)), QueryTerm((b"b",))
+    both = check(live, query, Selection(KINDS), Order(), 9, Demand(must=(a, b)))
+    without = check(live, query, Selection(KINDS), Order(), 9, Demand(must_not=(a,)))
+    assert [identity(hit)[1] for hit in both] == [0]
+    assert [identity(hit)[1] for hit in without] == [2]
+    plain = check(live, query, Selection(KINDS), Order(), 9)
+    assert both[0].score == next(hit.score for hit in plain if identity(hit)[1] == 0)
+
+
+def test_of_each_session_the_first_stands_for_the_others(tmp_path: Path) -> None:
+    many = [
+        document("a " * (1 + m % 3), path=f"/{n}", message=m) for n in range(3) for m in range(9)
     ]
-    live = indexed(tmp_path, *documents)
+    live = indexed(tmp_path, *many)
+    hits = check(live, asked("a", "seed"), Selection(KINDS), Order(grouped=True), 9)
+    assert [(hit.facts.path, hit.others) for hit in hits] == [("/0", 8), ("/1", 8), ("/2", 8)]
+
+
+# --- very many documents ---------------------------------------------------------------------
+
+
+def crowd(chance: random.Random, directory: Path, count: int) -> LiveIndex:
+    """Return an index of many documents, most words of which are common ones."""
+    common = list("abcdef")
+    rare = [f"r{n}" for n in range(300)]
+    texts = []
+    for _ in range(3000):
+        words = chance.choices(common, [9, 7, 5, 3, 2, 1], k=chance.choice([1, 3, 8, 30, 300]))
+        texts.append(" ".join(words + chance.choices(rare, k=chance.choice([0, 0, 1, 2]))))
+    documents = [
+        document(
+            chance.choice(texts), message=n, path=f"/{n % 40}", kind=KINDS[n % 7 % 3 * 2],
+            tool=TOOLS[n % 3], time=n % 1000,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+    live = indexed(directory, *documents)
     live.rebase()
-    for coverage in (0.0, 1.0):
-        found(live, f"{query} i", top=50, coverage=coverage)
+    live.write(FileFacts(0, "/3", "global", "x"), [document("a r1 r2", path="/3")])
+    live.append("/5", [document("a b", path="/5", message=count)], 500)
+    live.remove("/7")
+    return live
+
+
+def ask_the_crowd(live: LiveIndex, chance: random.Random) -> None:
+    words = [*"aaabbccdef", *(f"r{n}" for n in range(30)), "unknown"]
+
+    def term() -> QueryTerm:
+        terms = tuple({chance.choice(words).encode() for _ in range(chance.choice([1, 1, 1, 3]))})
+        return QueryTerm(terms, chance.choice([1.0, 0.5]), chance.randrange(len(terms)))
+
+    selection = Selection(
+        chance.choice([KINDS, DEFAULT_KINDS, (KINDS[2],)]),
+        chance.choice(
+            [None, None, FileFilter("few", lambda facts: facts.path in ("/1", "/3", "/5"))]
+        ),
+        chance.choice([None, None, None, ("bash",)]),
+        chance.choice([None, None, None, 990]),
+    )
+    order = Order(
+        Formula(chance.choice([0.0, 1.0]), chance.choice([0.0, 1.0])),
+        chance.random() < 0.1,
+        chance.choice([0.15, 0.0, 0.9]),
+        chance.random() < 0.1,
+    )
+    demand = Demand(must=(term(),)) if chance.random() < 0.1 else NO_DEMAND
+    query = [term() for _ in range(chance.choice([1, 2, 2, 3, 4]))]
+    check(live, query, selection, order, chance.choice([1, 8, 50, 1000]), demand)
+
+
+def test_bounds_hide_nothing_where_documents_are_very_many(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    live = crowd(chance, tmp_path, ROW_DOCUMENTS + 5000)
+    for _ in range(3):
+        ask_the_crowd(live, chance)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_bounds_hide_nothing_in_very_many_queries(tmp_path: Path) -> None:
+    for seed in range(2):
+        chance = random.Random(seed + 100)
+        live = crowd(chance, tmp_path, ROW_DOCUMENTS + 5000)
+        for _ in range(100):
+            ask_the_crowd(live, chance)
+
+
+def test_a_query_of_very_many_terms_is_ranked_by_the_rarest(tmp_path: Path) -> None:
+    texts = [f"common w{n} w{n + 1}" for n in range(MAX_TERMS + 50)]
+    live = indexed(tmp_path, *(document(text, message=n) for n, text in enumerate(texts)))
+    query = asked("common " + " ".join(f"w{n}" for n in range(MAX_TERMS + 20)), "seed")
+    ranking = rank(live.index.snapshot, query, Selection(KINDS), Order(), 9)
+    assert ranking.unused == len(query) - MAX_TERMS
+    occurring = [t for t, n in zip(query, ranking.doc_freqs, strict=True) if n]
+    rarest = sorted(occurring, key=lambda t: ranking.doc_freqs[query.index(t)])[:MAX_TERMS]
+    kept = [term for term in query if term in rarest]
+    assert ranking.ranked == check(live, kept, Selection(KINDS), Order(), 9)
