@@ -64,7 +64,7 @@ def _cut_down(
         return segment, covered
     keep = segment.columns.message < limits[segment.columns.file]
     kept = {i: min(have, messages.get(i, 0)) for i, have in covered.items()}
-    return merge([segment], [np.asarray(keep)]), kept
+    return merge([segment], [np.asarray(keep)], packed=True), kept
 
 
 def beyond(
