@@ -22,12 +22,14 @@ from indexd.blocks import Blocks, Column, pack
 from indexd.packing import PackedPostings, packed
 from indexd.segment import (
     ESCAPE,
+    UNSIGNED,
     Array,
     Columns,
     Dictionary,
     PlainPostings,
     Segment,
     assemble,
+    narrowed,
     term_hash,
 )
 from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
@@ -45,8 +47,7 @@ _WIDTHS = {
     "file": "<u4", "message": "<u4", "call": "<u4", "length": "<u4", "tool": "<u4",
     "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4",
 }  # fmt: skip
-_NARROW = ("<u1", "<u2", "<u4", "<u8")
-_CODES = frozenset(np.dtype(code).str for code in (*_NARROW, "<i8"))
+_CODES = frozenset(np.dtype(code).str for code in (*UNSIGNED, "<i8"))
 _MAGIC = b"indexd-base\x02"
 # Up to so many elements of a column in a file are read one by one: a page of hits, say.
 SINGLE_READS = 64
@@ -213,7 +214,8 @@ def _load(source: Source) -> tuple[Segment, dict[str, Any]]:
         return Section(source, start + at)
 
     in_blocks = "codes" in layout
-    resident = {name: array(name).astype(_WIDTHS[name]) for name in _RESIDENT}
+    resident = {name: array(name) for name in _RESIDENT}
+    resident["length"] = resident["length"].astype("<u4")
     if in_blocks:
         offsets = _starts(array("place_sizes"))
         blocks = Blocks(section("places"), offsets, _PLACES, len(resident["file"]))
@@ -248,9 +250,9 @@ def _sections(segment: Segment) -> dict[str, Array]:
         "file_ids": segment.file_ids,
         "kind_starts": segment.kind_starts,
         "hashes": segment.dictionary.hashes,
-        "term_sizes": _narrowed(np.diff(segment.dictionary.starts)),
+        "term_sizes": narrowed(np.diff(segment.dictionary.starts)),
         "blob": np.frombuffer(segment.dictionary.blob, "u1"),
-        "counts": _narrowed(np.diff(segment.postings.starts)),
+        "counts": narrowed(np.diff(segment.postings.starts)),
     }
     if isinstance(segment.postings, PackedPostings):
         blocks = pack({name: columns.pop(name) for name in _PLACES})
@@ -259,19 +261,19 @@ def _sections(segment: Segment) -> dict[str, Array]:
             "places": np.frombuffer(b"".join(blocks), "u1"),
             "place_sizes": np.array(list(map(len, blocks)), "u4"),
             "codes": whole.codes,
-            "block_sizes": _narrowed(whole.sizes),
+            "block_sizes": narrowed(whole.sizes),
             "postings": np.frombuffer(whole.data, "u1"),
         }
     else:
         ordinals, freqs = segment.postings.of(0, len(segment.dictionary))
         large_at = np.flatnonzero(freqs >= ESCAPE)
         sections |= {
-            "ordinals": _narrowed(ordinals),
+            "ordinals": narrowed(ordinals),
             "freqs": np.minimum(freqs, ESCAPE).astype("u1"),
             "large_at": large_at,
             "large": freqs[large_at].astype("u4"),
         }
-    return sections | {name: _narrowed(column) for name, column in columns.items()}
+    return sections | {name: narrowed(column) for name, column in columns.items()}
 
 
 def _read_header(
@@ -310,16 +312,8 @@ def _check_section(source: Source, start: int, size: int, checksum: int) -> None
 
 
 def _narrow(array: Array) -> list[Any]:
-    narrow = _narrowed(array)
+    narrow = narrowed(array)
     return [narrow.dtype.str, narrow.tobytes()]
-
-
-def _narrowed(array: Array) -> Array:
-    """Return the array in the narrowest unsigned integers that hold it; signed ones stay."""
-    if len(array) and array.min() < 0:
-        return array
-    most = int(array.max()) if len(array) else 0
-    return array.astype(next(code for code in _NARROW if most <= np.iinfo(code).max))
 
 
 def _differences(starts: Array, ordinals: Array) -> Array:

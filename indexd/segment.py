@@ -26,21 +26,25 @@ Array = NDArray[Any]
 
 # Term frequencies are kept in one byte; this value says "look in `large`".
 ESCAPE = 255
+UNSIGNED = ("<u1", "<u2", "<u4", "<u8")
+NARROW_COLUMNS = ("file", "message", "call", "tool")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """What is known of each document; parallel columns over ordinals.
 
+    Narrow ones are unsigned and have as many bits as their largest number needs.
+
     Those from `digest` on are wanted for few documents at a time, so they may stay in a file:
     ask them by `take(ordinals)`, which arrays know too.
     """
 
-    file: Array  # u32: position in Segment.file_ids
-    message: Array  # u32: message_index
-    call: Array  # u32: position among the documents of this message and kind
+    file: Array  # narrow: position in Segment.file_ids
+    message: Array  # narrow: message_index
+    call: Array  # narrow: position among the documents of this message and kind
     length: Array  # u32: seed terms
-    tool: Array  # u32: position in Segment.tool_names
+    tool: Array  # narrow: position in Segment.tool_names
     digest: Any  # u64: of the text, to know copies
     timestamp: Any  # i64: unix ms, 0 unknown
     offset: Any  # u64: where the line of its message begins in the file
@@ -179,6 +183,8 @@ def assemble(
 ) -> Segment:
     """Return a segment of these parts; `ranks` is the kind rank of each document, ascending."""
     kinds = len(KINDS)
+    narrow = {name: narrowed(getattr(columns, name)) for name in NARROW_COLUMNS}
+    columns = replace(columns, **narrow)
     cells = columns.file.astype(np.int64) * kinds + ranks
     shape = (len(file_ids), kinds)
     doc_counts = np.bincount(cells, minlength=shape[0] * kinds).reshape(shape)
@@ -194,6 +200,15 @@ def assemble(
         doc_counts,
         token_counts.reshape(shape),
     )
+
+
+def narrowed(array: Array) -> Array:
+    """Return the array in the narrowest unsigned integers that hold it; signed ones stay."""
+    if len(array) and array.min() < 0:
+        return array
+    most = int(array.max()) if len(array) else 0
+    dtype = next(code for code in UNSIGNED if most <= np.iinfo(code).max)
+    return array.astype(dtype, copy=False)
 
 
 def nothing() -> Segment:
