@@ -71,15 +71,17 @@ class Listed:
 class Frequent:
     """The row of a term that many documents hold, and which of its documents are selected."""
 
-    def __init__(self, view: View, row: Row) -> None:
-        self._view, self._row = view, row
-        if view.mask is None:
-            self._count = sum([row.below[k + 1] - row.below[k] for k in view.ranks])
-        else:
-            self._count = view.count(row.impacts)
+    def __init__(self, view: View, at: int, row: Row) -> None:
+        self._view, self._at, self._row = view, at, row
 
     def __len__(self) -> int:
-        return self._count
+        view, below = self._view, self._row.below
+        if view.mask is None:
+            return sum([below[rank + 1] - below[rank] for rank in view.ranks])
+        known = view.counts.get(self._at)
+        if known is None:
+            known = view.counts[self._at] = view.count(self._row.impacts)
+        return known
 
     def at(self, documents: Array) -> Array:
         """Return how often each of some selected documents holds the term."""
@@ -92,7 +94,10 @@ class Frequent:
         if view.by_file:
             held: Array = np.logical_or.reduce(self._row.files[list(view.ranks)])
             return held if view.files is None else held & view.files
-        return self.listed().files()
+        known = view.holders.get(self._at)
+        if known is None:
+            known = view.holders[self._at] = self.listed().files()
+        return known
 
     def impacts(self) -> Array:
         """Return the impact on each document of the part, selected or not (u8)."""
@@ -195,7 +200,7 @@ def _term(view: View, at: int) -> Frequent | Listed:
     if row is None:
         return Listed(view, *view.chosen(*segment.term_postings(at)))
     if view.few is None:
-        return Frequent(view, row)
+        return Frequent(view, at, row)
     freqs = row.freqs.take(view.few)
     kept = freqs.nonzero()[0]
     return Listed(view, view.few[kept], freqs[kept])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,9 @@ class View:
     by_file: bool
     documents: int
     tokens: int
+    # What was worked out about rows, by dictionary position.
+    counts: dict[int, int] = field(default_factory=dict, init=False)
+    holders: dict[int, Array] = field(default_factory=dict, init=False)
 
     @property
     def whole(self) -> bool:
