@@ -18,10 +18,10 @@ from indexd.model import KINDS
 from indexd.segment import Array, Segment
 
 # A term held by one document in so many has a row, in segments of at least so many documents.
-ROW_SHARE = 20
+ROW_SHARE = 12
 ROW_DOCUMENTS = 1 << 16
-# Each row takes two bytes per document.
-ROWS = 24
+# Each row takes two bytes per document; a segment keeps as many as fit, the last used ones.
+ROW_BYTES = 40_000_000
 # A document with this impact gains the most that a term can add.
 FULL = 255
 
@@ -59,7 +59,8 @@ def row(segment: Segment, at: int) -> Row | None:
         return None
     rows = segment.derived.setdefault("rows", {})
     known: Row = rows.pop(at, None) or _built(segment, at)
-    for oldest in list(rows)[: max(0, len(rows) - ROWS + 1)]:
+    room = max(1, ROW_BYTES // (2 * len(segment)))
+    for oldest in list(rows)[: max(0, len(rows) + 1 - room)]:
         rows.pop(oldest, None)
     rows[at] = known
     return known
