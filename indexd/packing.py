@@ -166,19 +166,24 @@ def unpack_one(code: int, count: int, data: bytes | memoryview) -> tuple[Array, 
         gaps = gaps.astype(np.uint32)
         gaps[gaps == _ESCAPES[width]] = np.frombuffer(data, "<u4", escaped, at)
         at += 4 * escaped
-    ordinals = gaps.cumsum(dtype=np.uint32)
     freqs: Array = np.ones(count, np.uint8)
     if code & _COUNTED:
-        bits = np.frombuffer(data, np.uint8, (count + 7) // 8, at)
-        uncommon = np.unpackbits(bits, count=count).nonzero()[0]
-        at += len(bits)
-        values = np.frombuffer(data, np.uint8, len(uncommon), at)
-        large = (values == _LARGE).nonzero()[0]
-        if len(large):
-            freqs = freqs.astype(np.uint32)
-        freqs[uncommon] = values
-        freqs[uncommon[large]] = np.frombuffer(data, "<u4", len(large), at + len(uncommon))
-    return ordinals, freqs
+        freqs = _counted(freqs, data, at)
+    return gaps.cumsum(dtype=np.uint32), freqs
+
+
+def _counted(freqs: Array, data: bytes | memoryview, at: int) -> Array:
+    """Return frequencies, 1 each, with those in their places that are not."""
+    count = len(freqs)
+    bits = np.frombuffer(data, np.uint8, (count + 7) // 8, at)
+    uncommon = np.unpackbits(bits, count=count).view(bool).nonzero()[0]
+    at += len(bits)
+    freqs[uncommon] = values = np.frombuffer(data, np.uint8, len(uncommon), at)
+    at += len(uncommon)
+    if at < len(data):
+        freqs = freqs.astype(np.uint32)
+        freqs[uncommon[values == _LARGE]] = np.frombuffer(data, "<u4", -1, at)
+    return freqs
 
 
 def _ends(sizes: Array) -> Array:

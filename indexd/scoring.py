@@ -10,19 +10,21 @@ documents get bit-equal scores.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import bm25, impact
-from indexd.matching import Frequent, Matches, grouped, union
+from indexd.matching import Frequent, Listed, Matches, grouped, union
 from indexd.plan import Formula
-from indexd.segment import Array, Segment, distinct
+from indexd.segment import Array, distinct
 
-# More postings than this are brought together by a place per document, fewer by sorting.
+# Up to this many postings are scored one by one: that is the faster way, out of the cache.
+TINY_POSTINGS = 32
+# How many postings are taken in first, before it is asked whether more can matter.
 FEW_POSTINGS = 4096
-# How many blocks of documents are looked into first, and how many times more each next time.
+# How many blocks of documents are looked into first, and how many times more each next time
+# (of postings too).
 FIRST_ROUND, NEXT_ROUND = 16, 8
 _SAMPLE = 4096
 # Sums in another order differ by less than this share.
@@ -130,6 +132,23 @@ class _Bound(NamedTuple):
         return bounds
 
 
+class _Taken(NamedTuple):
+    """The documents of the lists that were taken in, with what these add to their scores.
+
+    least: the score that others must reach. most, mass: what the terms that were not taken in
+    may add to a sum, and their weight. all: whether every list was taken in.
+    """
+
+    ordinals: Array
+    sums: Array
+    masses: Array
+    scores: Array
+    least: float
+    most: float
+    mass: float
+    all: bool
+
+
 class _Scoring:
     """The scoring of one part; `factors`, where given, are per file."""
 
@@ -152,40 +171,76 @@ class _Scoring:
 
     def best(self, wanted: Wanted) -> Scored:
         """Return the documents that matter."""
-        ordinals, sums, masses = self._of_lists()
-        scores = self._scores(ordinals, sums, masses)
-        if not self._bounds:
-            if len(ordinals) > FEW_POSTINGS:
-                kept = (scores >= wanted.least(scores)).nonzero()[0]
-                return Scored(ordinals[kept], scores[kept], len(ordinals))
-            return Scored(ordinals, scores, len(ordinals))
-        total = self._total(ordinals)
+        if not self._bounds and sum([len(h) for h, _ in self._held]) <= TINY_POSTINGS:
+            return self._one_by_one()
         if wanted.top == 0:
-            return Scored(_NONE.documents, _NONE.scores, total)
-        listed = self._worth_it(ordinals, sums, masses, wanted.least(scores))
-        documents, scores = self._with_blocks(listed, self._exact(listed), wanted)
+            return Scored(_NONE.documents, _NONE.scores, self._total(None))
+        taken = self._taken(wanted)
+        if taken.all and not self._bounds:
+            kept = (taken.scores >= taken.least).nonzero()[0]
+            return Scored(taken.ordinals[kept], taken.scores[kept], len(taken.ordinals))
+        total = self._total(taken.ordinals if taken.all else None)
+        listed = self._worth_it(taken)
+        documents, scores = listed, self._exact(listed)
+        if taken.all:
+            documents, scores = self._with_blocks(listed, scores, wanted)
         return Scored(documents, scores, total)
 
-    def _total(self, ordinals: Array) -> int:
+    def _one_by_one(self) -> Scored:
+        """Score a handful of postings."""
+        lengths, average = self._columns.length, self._terms.average
+        sums: dict[int, float] = {}
+        masses: dict[int, float] = {}
+        for listed, weight in self._lists:
+            for at, freq in zip(listed.ordinals.tolist(), listed.freqs.tolist(), strict=True):
+                added = bm25.weight(freq, int(lengths[at]), average, weight)
+                sums[at] = sums.get(at, 0.0) + added
+                masses[at] = masses.get(at, 0.0) + weight
+        documents = np.array(list(sums), np.uint32)
+        of_sums, of_masses = np.array(list(sums.values())), np.array(list(masses.values()))
+        return Scored(documents, self._scores(documents, of_sums, of_masses), len(documents))
+
+    def _total(self, ordinals: Array | None) -> int:
+        """Return how many documents hold any term; `ordinals`, if known, are those in lists."""
         if len(self._held) == 1:
             return len(self._held[0][0])
+        if ordinals is None:
+            lists = [listed.ordinals for listed, _ in self._lists]
+            ordinals = distinct(np.concatenate([_NONE.documents, *lists]))
+        if not self._bounds:
+            return len(ordinals)
         return union(self._view, [bound.frequent.row for bound in self._bounds], ordinals)
 
-    def _of_lists(self) -> tuple[Array, Array, Array]:
+    def _taken(self, wanted: Wanted) -> _Taken:
+        """Take lists in, short ones first, until what others may add cannot reach the answer."""
+        by_size = sorted(range(len(self._lists)), key=lambda at: len(self._lists[at][0].ordinals))
+        frequent = sum([bound.unit * impact.FULL for bound in self._bounds])
+        limit = FEW_POSTINGS
+        while True:
+            chosen = _within(limit, [len(self._lists[at][0].ordinals) for at in by_size])
+            lists = [self._lists[at] for at in sorted(by_size[:chosen])]
+            ordinals, sums, masses = self._of_lists(lists)
+            scores = self._scores(ordinals, sums, masses)
+            least = wanted.least(scores) * (1 - _SLACK)
+            mass = sum([self._lists[at][1] for at in by_size[chosen:]])
+            most, mass = mass * bm25.most(1.0) + frequent, mass + self._frequent_mass
+            everything = chosen == len(by_size)
+            if everything or most * self._factor(mass) < least:
+                return _Taken(ordinals, sums, masses, scores, least, most, mass, everything)
+            limit *= NEXT_ROUND
+
+    def _of_lists(self, lists: Sequence[tuple[Listed, float]]) -> tuple[Array, Array, Array]:
         """Return the documents in any list, and sums and masses of what is listed of them."""
-        if not self._lists:
+        if not lists:
             return _NONE.documents, _NONE.scores, _NONE.scores
-        if len(self._lists) == 1:
-            [(listed, weight)] = self._lists
+        if len(lists) == 1:
+            [(listed, weight)] = lists
             sums = self._added(listed.ordinals, listed.freqs, weight)
             return listed.ordinals, sums, np.full(len(sums), weight)
-        ordinals = np.concatenate([listed.ordinals for listed, _ in self._lists])
-        freqs = np.concatenate([listed.freqs for listed, _ in self._lists])
-        sizes = [len(listed.ordinals) for listed, _ in self._lists]
-        masses = np.repeat([weight for _, weight in self._lists], sizes)
+        ordinals = np.concatenate([listed.ordinals for listed, _ in lists])
+        freqs = np.concatenate([listed.freqs for listed, _ in lists])
+        masses = np.repeat([w for _, w in lists], [len(listed.ordinals) for listed, _ in lists])
         added = self._added(ordinals, freqs, masses)
-        if len(ordinals) > FEW_POSTINGS:
-            return _brought_together(self._segment, ordinals, added, masses)
         ordinals, order, owners = grouped(ordinals)
         return ordinals, _sums(owners, added[order]), _sums(owners, masses[order])
 
@@ -193,17 +248,17 @@ class _Scoring:
         lengths = self._columns.length.take(ordinals)
         return bm25.weights(freqs, lengths, self._terms.average, weights)
 
-    def _worth_it(self, ordinals: Array, sums: Array, masses: Array, least: float) -> Array:
-        """Return which documents of lists may reach a score with what frequent terms add."""
-        least *= 1 - _SLACK
-        masses = masses + self._frequent_mass
-        most = sum([bound.unit * impact.FULL for bound in self._bounds])
-        kept = (self._scores(ordinals, sums + most, masses) >= least).nonzero()[0]
+    def _worth_it(self, taken: _Taken) -> Array:
+        """Return which documents may reach the answer with what other terms add."""
+        ordinals, sums, masses = taken.ordinals, taken.sums, taken.masses + taken.mass
+        kept = (self._scores(ordinals, sums + taken.most, masses) >= taken.least).nonzero()[0]
+        if not self._bounds:
+            return ordinals[kept]
         ordinals, sums, masses = ordinals[kept], sums[kept], masses[kept]
+        sums = sums + (taken.most - sum([bound.unit * impact.FULL for bound in self._bounds]))
         for bound in self._bounds:
             sums = sums + bound.times(bound.frequent.row.impacts.take(ordinals))
-        worth: Array = ordinals[self._scores(ordinals, sums, masses) >= least]
-        return worth
+        return ordinals[self._scores(ordinals, sums, masses) >= taken.least]
 
     def _with_blocks(self, listed: Array, scores: Array, wanted: Wanted) -> tuple[Array, Array]:
         """Return documents and scores, and beside them those that frequent terms alone bring."""
@@ -260,34 +315,20 @@ class _Scoring:
         return sums
 
 
-def _brought_together(
-    segment: Segment, ordinals: Array, added: Array, masses: Array
-) -> tuple[Array, Array, Array]:
-    """Return the distinct ordinals, in no order, and the sums of what belongs to each."""
-    numbers = np.arange(len(ordinals), dtype=np.int32)
-    with _places(segment) as places:
-        places[ordinals] = numbers
-        # The last of equal ones stands for all.
-        owners = places.take(ordinals)
-    kept = (owners == numbers).nonzero()[0]
-    return ordinals[kept], _sums(owners, added)[kept], _sums(owners, masses)[kept]
-
-
-@contextmanager
-def _places(segment: Segment) -> Iterator[Array]:
-    """Lend a number per document, of any value; fresh memory would cost more than its use."""
-    free: list[Array] = segment.derived.setdefault("places", [])
-    try:
-        places = free.pop()
-    except IndexError:
-        places = np.empty(len(segment), np.int32)
-    yield places
-    free.append(places)
-
-
 def _sums(owners: Array, values: Array) -> Array:
     """Return the sum of each owner's values, added one after the other."""
     return np.bincount(owners, values)
+
+
+def _within(limit: int, sizes: Sequence[int]) -> int:
+    """Return how many of the sizes, at least one, are within a limit together."""
+    chosen = total = 0
+    for size in sizes:
+        total += size
+        if chosen and total > limit:
+            break
+        chosen += 1
+    return chosen
 
 
 def _cuts(bounds: Array) -> Iterator[float]:
