@@ -6,16 +6,20 @@ and a document holds it as often as it holds all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import impact
-from indexd.impact import Row
+from indexd.impact import BLOCK, Row
 from indexd.plan import QueryTerm
-from indexd.segment import Array, term_hash
+from indexd.segment import Array, Segment, distinct, term_hash
 from indexd.selection import View
+
+# Up to this many ordinals, the distinct ones are counted by sorting.
+FEW_ORDINALS = 30_000
 
 
 class Listed(NamedTuple):
@@ -41,7 +45,8 @@ class Held:
         if len(frequent) == 1 and not self._count:
             self._count = _selected(view, frequent[0])
         elif frequent:
-            self._count = union(view, [each.row for each in frequent], listed.ordinals)
+            rows = [each.row for each in frequent]
+            self._count = union(view, rows, [listed.ordinals])
 
     def __len__(self) -> int:
         """Return how many selected documents hold the term."""
@@ -95,15 +100,39 @@ def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     ]
 
 
-def union(view: View, rows: Sequence[Row], ordinals: Array) -> int:
-    """Return how many selected documents are in a row or among some selected documents."""
-    bits = rows[0].bits
+def union(view: View, rows: Sequence[Row], lists: Sequence[Array]) -> int:
+    """Return how many selected documents are in any row, or in any list of selected ones."""
+    size = sum(map(len, lists))
+    if not rows and size <= FEW_ORDINALS:
+        return len(distinct(np.concatenate(lists)))
+    bits = _none(view) if not rows else rows[0].bits
     for other in rows[1:]:
         bits = bits | other.bits
-    beside = bits.take(ordinals >> np.uint32(3)) >> (7 - (ordinals & np.uint32(7))) & 1
-    if not view.whole:
+    if rows and not view.whole:
         bits = bits & view.bits()
-    return int(np.bitwise_count(bits).sum(dtype=np.int64)) + int(np.count_nonzero(beside == 0))
+    if size:
+        with _flags(view.part.segment) as flags:
+            for ordinals in lists:
+                flags[ordinals] = True
+            bits = bits | np.packbits(flags)
+    return int(np.bitwise_count(bits).sum(dtype=np.int64))
+
+
+def _none(view: View) -> Array:
+    return np.zeros(-(-len(view.part.segment) // BLOCK) * BLOCK // 8, np.uint8)
+
+
+@contextmanager
+def _flags(segment: Segment) -> Iterator[Array]:
+    """Lend a boolean per document, to whole blocks, all false: fresh memory would cost more."""
+    free: list[Array] = segment.derived.setdefault("flags", [])
+    try:
+        flags = free.pop()
+        flags.fill(False)
+    except IndexError:
+        flags = np.zeros(-(-len(segment) // BLOCK) * BLOCK, bool)
+    yield flags
+    free.append(flags)
 
 
 def grouped(ordinals: Array) -> tuple[Array, Array, Array]:
@@ -174,7 +203,7 @@ def _selected(view: View, frequent: Frequent) -> int:
         return sum([below[rank + 1] - below[rank] for rank in view.ranks])
     known = view.counts.get(frequent.at)
     if known is None:
-        known = view.counts[frequent.at] = union(view, [frequent.row], _NOTHING.ordinals)
+        known = view.counts[frequent.at] = union(view, [frequent.row], [])
     return known
 
 

@@ -27,8 +27,10 @@ FEW_POSTINGS = 4096
 # (of postings too).
 FIRST_ROUND, NEXT_ROUND = 16, 8
 _SAMPLE = 4096
-# Sums in another order differ by less than this share.
-_SLACK = 1e-9
+# The last document of an answer hardly has more than this share of the weights asked for.
+LIKELY_SHARE = 1.7
+# Sums in another order, or of bounds in 32 bits, differ by less than this share.
+_SLACK = 1e-5
 
 
 class Wanted(NamedTuple):
@@ -127,8 +129,8 @@ class _Bound(NamedTuple):
     unit: float
 
     def times(self, impacts: Array) -> Array:
-        """Return what impacts stand for."""
-        bounds: Array = impacts * self.unit
+        """Return what impacts stand for (f32)."""
+        bounds: Array = impacts * np.float32(self.unit)
         return bounds
 
 
@@ -204,12 +206,8 @@ class _Scoring:
         """Return how many documents hold any term; `ordinals`, if known, are those in lists."""
         if len(self._held) == 1:
             return len(self._held[0][0])
-        if ordinals is None:
-            lists = [listed.ordinals for listed, _ in self._lists]
-            ordinals = distinct(np.concatenate([_NONE.documents, *lists]))
-        if not self._bounds:
-            return len(ordinals)
-        return union(self._view, [bound.frequent.row for bound in self._bounds], ordinals)
+        lists = [listed.ordinals for listed, _ in self._lists] if ordinals is None else [ordinals]
+        return union(self._view, [bound.frequent.row for bound in self._bounds], lists)
 
     def _taken(self, wanted: Wanted) -> _Taken:
         """Take lists in, short ones first, until what others may add cannot reach the answer."""
@@ -218,13 +216,16 @@ class _Scoring:
         limit = FEW_POSTINGS
         while True:
             chosen = _within(limit, [len(self._lists[at][0].ordinals) for at in by_size])
+            everything = chosen == len(by_size)
             lists = [self._lists[at] for at in sorted(by_size[:chosen])]
+            mass = sum([self._lists[at][1] for at in by_size[chosen:]])
+            most, mass = mass * bm25.most(1.0) + frequent, mass + self._frequent_mass
+            if not everything and most > LIKELY_SHARE * sum([w for _, w in lists]):
+                limit *= NEXT_ROUND
+                continue
             ordinals, sums, masses = self._of_lists(lists)
             scores = self._scores(ordinals, sums, masses)
             least = wanted.least(scores) * (1 - _SLACK)
-            mass = sum([self._lists[at][1] for at in by_size[chosen:]])
-            most, mass = mass * bm25.most(1.0) + frequent, mass + self._frequent_mass
-            everything = chosen == len(by_size)
             if everything or most * self._factor(mass) < least:
                 return _Taken(ordinals, sums, masses, scores, least, most, mass, everything)
             limit *= NEXT_ROUND
@@ -242,7 +243,9 @@ class _Scoring:
         masses = np.repeat([w for _, w in lists], [len(listed.ordinals) for listed, _ in lists])
         added = self._added(ordinals, freqs, masses)
         ordinals, order, owners = grouped(ordinals)
-        return ordinals, _sums(owners, added[order]), _sums(owners, masses[order])
+        sums = _sums(owners, added[order])
+        covers = self._terms.formula.coverage != 0
+        return ordinals, sums, _sums(owners, masses[order]) if covers else sums
 
     def _added(self, ordinals: Array, freqs: Array, weights: float | Array) -> Array:
         lengths = self._columns.length.take(ordinals)
@@ -282,7 +285,7 @@ class _Scoring:
 
     def _in_blocks(self, blocks: Array, least: float) -> Array:
         """Return the selected documents of some blocks whose frequent terms may reach a sum."""
-        sums = np.zeros((len(blocks), impact.BLOCK))
+        sums = np.zeros((len(blocks), impact.BLOCK), np.float32)
         for bound in self._bounds:
             rows = bound.frequent.row.impacts.reshape(-1, impact.BLOCK)
             sums += bound.times(rows.take(blocks, axis=0))
@@ -342,5 +345,5 @@ def _cuts(bounds: Array) -> Iterator[float]:
     yield 0.0
 
 
-_TINY = 1e-300
+_TINY = 1e-30
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)
