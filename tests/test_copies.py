@@ -70,8 +70,9 @@ def test_every_copy_is_shown_where_asked_for(home: Any) -> None:
         chat(f"{home.top}/sessions/{name}.jsonl", TALK)
 
     assert shown(home(), "cache", copies="all") == [(f"{name}.jsonl", None) for name in "abc"]
-    assert len(shown(home("seed"), "cache")) == 3
-    assert len(shown(home("seed"), "cache", copies="collapse")) == 1
+    seed = home("seed")
+    assert len(shown(seed, "cache")) == 3
+    assert len(shown(seed, "cache", copies="collapse")) == 1
 
 
 def test_only_the_first_copies_are_named(home: Any) -> None:
@@ -144,6 +145,21 @@ def test_copies_within_one_session_are_copies_too(home: Any) -> None:
 
     assert hit["message_index"] == 0
     assert hit["duplicates"]["where"][0]["message_index"] == 3
+
+
+def test_copies_are_hidden_from_the_few_of_a_filter(home: Any) -> None:
+    for name in "abc":
+        chat(f"{home.top}/sessions/{name}.jsonl", TALK)
+    words = [Said("user", f"word {number}") for number in range(300)]
+    chat(f"{home.top}/sessions/many.jsonl", words)
+    engine = home()
+    answer = engine.call("search", query="cache", session_dir=f"{home.top}/x", scope="project")
+    assert answer["total"] == 0
+    for name in "abc":
+        codex(f"{home.top}/sessions/own/{name}.jsonl", TALK, session=name, cwd="/own")
+    ((name, copies),) = shown(engine, "cache", project="/own", scope="project")
+
+    assert (name, copies["count"]) == ("a.jsonl", 2)
 
 
 def test_the_original_changes_with_the_files(home: Any) -> None:
