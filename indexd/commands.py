@@ -50,15 +50,17 @@ def connected(asked: argparse.Namespace) -> Client:
 
 def query(asked: argparse.Namespace) -> int:
     """Search, show the hits, and remember them for `around`."""
+    text, cache = " ".join(asked.text), paths.cache_dir(os.environ)
     with connected(asked) as client:
         answer = client.search(
-            " ".join(asked.text),
+            text,
             kinds=arguments.option_values(asked.kind),
             role=asked.role,
             tool_name=asked.tool_name,
             literal=asked.literal or None,
             limit=asked.limit,
             offset=asked.offset,
+            generation=lasthits.generation(cache, text) if asked.offset else None,
             **_filters(asked),
             order=asked.order,
             group=asked.group,
@@ -67,14 +69,14 @@ def query(asked: argparse.Namespace) -> int:
             reveal=asked.reveal or None,
         )
     hits = answer["hits"]
-    lasthits.remember(paths.cache_dir(os.environ), hits)
+    lasthits.remember(cache, hits, text, (answer.get("index") or {}).get("generation"))
     if asked.json:
         output.write_json(answer)
         return FOUND if hits else NOTHING
     output.warn(answer)
     if not hits:
         if not answer.get("warnings"):
-            output.say(f"nothing found for {' '.join(asked.text)!r}")
+            output.say(f"nothing found for {text!r}")
         return NOTHING
     from indexd import render
 

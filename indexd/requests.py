@@ -119,6 +119,7 @@ class Search(Filters, kw_only=True):
     literal: Flag = False
     limit: Limit = 8
     offset: Offset = 0
+    generation: OptionalWhole = None
     order: Order = "relevance"
     group: Group = None
     copies: CopiesShown = None

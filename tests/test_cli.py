@@ -206,6 +206,17 @@ def test_a_hit_says_where_it_was_said_too(serve, run):
     assert "   1,200 copies, as in fork #7\n" in ran.out
 
 
+def test_a_further_page_is_asked_for_as_of_the_one_before(serve, run):
+    peer = serve(search=found(hit(1)))
+    run("query", "x", "y")
+    run("query", "x y", "--offset", "1")
+    assert peer.requests[-1][1]["generation"] == INDEX["generation"]
+    run("query", "z", "--offset", "1")
+    assert "generation" not in peer.requests[-1][1]
+    run("query", "z")
+    assert "generation" not in peer.requests[-1][1]
+
+
 def test_naming_a_project_searches_in_it(serve, run):
     peer = serve(search=found(hit(1)))
     run("query", "x", "--project", "/p")

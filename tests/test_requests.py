@@ -49,6 +49,7 @@ def test_a_search_needs_no_more_than_a_query() -> None:
         "kinds": DEFAULT_KINDS,
         "limit": 8,
         "offset": 0,
+        "generation": None,
         "role": None,
         "literal": False,
         "group": None,
