@@ -217,6 +217,24 @@ def test_a_further_page_is_asked_for_as_of_the_one_before(serve, run):
     assert "generation" not in peer.requests[-1][1]
 
 
+def test_ways_out_of_an_empty_answer_are_commands(serve, run):
+    ways = [{"agent": None}, {"kinds": ["all"]}, {"scope": "global"}, {"query": "-it's"}]
+    suggestions = [{"words": "", "total": 1, "changes": changes} for changes in ways]
+    serve(search=found(warnings=("nothing found",)) | {"suggestions": suggestions})
+    ran = run("query", "a b", "--agent", "pi", "-k", "meta", "--project", "/p", "--all-copies")
+
+    assert (ran.status, ran.out) == (1, "")
+    shared = "--project /p"
+    assert ran.err.splitlines() == [
+        "indexctl: nothing found",
+        f"indexctl: try: indexctl query --kind meta {shared} --all-copies 'a b'",
+        f"indexctl: try: indexctl query --kind all {shared} --agent pi --all-copies 'a b'",
+        "indexctl: try: indexctl query --kind meta --agent pi --all-copies 'a b'",
+        f"indexctl: try: indexctl query --kind meta {shared} --agent pi --all-copies"
+        " -- '-it'\"'\"'s'",
+    ]
+
+
 def test_naming_a_project_searches_in_it(serve, run):
     peer = serve(search=found(hit(1)))
     run("query", "x", "--project", "/p")
