@@ -74,7 +74,9 @@ class Dictionary:
                     yield term, place
 
     def beginning(self, prefix: bytes) -> list[bytes]:
-        """Return the terms that begin with `prefix`, which is not empty, in no order."""
+        """Return the terms that begin with `prefix`, in no order."""
+        if not prefix:
+            return list(self)
         letters = np.frombuffer(self.blob, np.uint8)
         # Most terms differ in their first letter, which is all that is looked at of them.
         at = (letters.take(self.starts[:-1]) == prefix[0]).nonzero()[0]
