@@ -19,12 +19,12 @@ MAX_EXPANSION = 1000
 class Asked(NamedTuple):
     """What is asked of the index.
 
-    terms: what ranks. words: the terms that were typed, whole. text: what a snippet is to show.
+    terms: what ranks. typed: the words, without operators. text: what a snippet is to show.
     found_by: every term that a match may have. warnings: what was left out.
     """
 
     terms: list[QueryTerm]
-    words: list[bytes]
+    typed: str
     text: str
     found_by: list[bytes]
     demand: Demand
@@ -46,7 +46,7 @@ def asked(query: Query, snapshot: Snapshot, profile: Profile, formula: Formula) 
     terms += [term for clause, term in prefixes.items() if clause.sign != "-"]
     return Asked(
         terms,
-        whole_terms(text, profile),
+        text,
         _shown(query, text),
         list(dict.fromkeys(term for each in terms for term in each.terms)),
         _demand(query.clauses, prefixes, profile),
@@ -67,13 +67,15 @@ def _demand(
     must: list[QueryTerm] = []
     must_not: list[QueryTerm] = []
     for clause in clauses:
+        if not clause.sign and clause.shape is not Shape.PHRASE:
+            continue
         if clause in prefixes:
             own = [prefixes[clause]]
         else:
             own = [QueryTerm((term,)) for term in whole_terms(clause.text, profile)]
-        if clause.sign == "+" or (clause.shape is Shape.PHRASE and clause.sign != "-"):
+        if clause.sign != "-":
             must += own
-        elif clause.sign == "-" and clause.shape is not Shape.PHRASE:
+        elif clause.shape is not Shape.PHRASE:
             must_not += own
     return Demand(tuple(dict.fromkeys(must)), tuple(dict.fromkeys(must_not)))
 

@@ -6,7 +6,7 @@ that finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indexd.index import Snapshot
@@ -15,7 +15,7 @@ from indexd.nearest import nearest
 from indexd.query import MAX_TYPED_CHARS, Clause, Query, Shape
 from indexd.ranking import Ranking
 from indexd.requests import Search
-from indexd.text import fold_case
+from indexd.text import MAX_TERM_CHARACTERS, fold_case
 
 # Of a query of many unknown words, so many are looked at.
 MAX_UNKNOWN = 3
@@ -49,7 +49,7 @@ def nothing(
     snapshot: Snapshot,
     request: Search,
     query: Query,
-    words: Iterable[bytes],
+    words: Sequence[bytes],
     found: Ranking,
     count: Callable[[Mapping[str, Any]], int],
 ) -> Explained:
@@ -68,6 +68,7 @@ def nothing(
         [
             f"nothing found: {_searched(request, query, found)}",
             *near.warnings,
+            *_unasked(request, words),
             *(f"{way.words}, {_documents(total)} would match" for way, total in useful),
         ],
         [{"words": w.words, "total": total, "changes": w.changes} for w, total in useful],
@@ -104,6 +105,13 @@ def _named(request: Search, name: str) -> str:
     if name in ("since", "until"):
         return f'"{name}"'
     return f"{name.replace('_', ' ')} {getattr(request, name)}"
+
+
+def _unasked(request: Search, words: Sequence[bytes]) -> list[str]:
+    """Say so where a query is nothing but data, which no document is found by."""
+    if words or "*" in request.query:
+        return []
+    return [f"words of more than {MAX_TERM_CHARACTERS} characters are data, and not indexed"]
 
 
 def _restricts(means: Clause | str) -> bool:

@@ -26,7 +26,7 @@ from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
 from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
-from indexd.text import Profile
+from indexd.text import Profile, query_terms, whole_terms
 
 # A hit says of so many of its copies where they are.
 SHOWN_COPIES = 3
@@ -70,7 +70,7 @@ class Searcher:
         request = _filtered(request, query.filters)
         formula = FORMULAS[self._profile]
         ask = asked(query, snapshot, self._profile, formula)
-        if not ask.terms:
+        if not ask.terms and not query_terms(request.query, "seed"):
             raise BadRequest(
                 "query must contain at least one letter or number",
                 "ask with a word, a name or a number",
@@ -98,7 +98,7 @@ class Searcher:
             own = dict(changes) | ({"kinds": KINDS} if "kinds" in changes else {})
             return self._find(snapshot, msgspec.structs.replace(request, **own), 0).ranking.total
 
-        words = answered.ask.words
+        words = whole_terms(answered.ask.typed, self._profile)
         why = explain.nothing(snapshot, request, answered.query, words, answered.ranking, count)
         return answer | {
             "warnings": [*answer["warnings"], *why.warnings],

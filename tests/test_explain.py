@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexd.errors import BadRequest
 from indexd.nearest import nearest
 from tests.living import Living, living
 from tests.living import settings as settings_for
@@ -136,6 +137,14 @@ def test_a_pasted_page_of_unknown_words_is_answered_briefly(engine: Living) -> N
 
     assert len(warnings) == 4
     assert max(map(len, warnings)) < 200
+
+
+def test_a_query_that_is_nothing_but_data_is_answered(engine: Living) -> None:
+    warnings, _ = nothing(engine, "x" * 60_000)
+
+    assert warnings[1:] == ["words of more than 128 characters are data, and not indexed"]
+    with pytest.raises(BadRequest, match="at least one letter"):
+        engine.call("search", query="?! ...")
 
 
 @settings(max_examples=60, deadline=None)
