@@ -56,7 +56,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         # Words may stand on both sides of an option.
         asked.text += left
     elif left:
-        parser.error(f"unrecognized arguments: {' '.join(left)}")
+        hint = f"see: {parser.prog} --help"
+        if hasattr(asked, "text"):
+            hint += "; to look for it, put all the words in one pair of quotes, or behind --"
+        raise BadRequest(f"unrecognized arguments: {' '.join(left)}", hint)
     return asked
 
 

@@ -813,6 +813,8 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
+    assert "in one pair of quotes, or behind --" in run("query", "cache", "-redis").err
+    assert "quotes" not in run("stop", "--now").err
     assert run().err.startswith("indexctl: the following arguments are required: COMMAND\n")
     assert run("mcp").err.startswith("indexctl: the following arguments are required: ACTION\n")
 
