@@ -124,10 +124,10 @@ class Backlog:
             )
         except Exception as error:
             change = error
+        if isinstance(change, OSError) and change.errno in EXHAUSTED:
+            await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
+            return
         async with self._turn:
-            if isinstance(change, OSError) and change.errno in EXHAUSTED:
-                await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
-                return
             missing = await to_thread.run_sync(_missing, [found])
             if self._library.get(path) is old and not missing:
                 self._publisher.conclude(found, old, change)
