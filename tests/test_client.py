@@ -434,3 +434,10 @@ def test_a_daemon_with_a_full_queue_is_not_taken_for_none(path, ask):
 
         with pytest.raises(Timeout, match="accepts no connection"):
             ask(path, "status", timeout=0.2)
+
+
+@both
+@pytest.mark.parametrize("value", [10**30, {1, 2}])
+def test_a_parameter_that_cannot_travel_is_a_bad_request(path, ask, value):
+    with Peer(path, {}), pytest.raises(BadRequest, match="cannot travel"):
+        ask(path, "around", "/a.jsonl", value)
