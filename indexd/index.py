@@ -161,9 +161,10 @@ class Index:
         parts = [p for p in now.parts if id(p.segment) not in merging]
         # The elders stay in front: `due` walks from the youngest.
         at = next((i for i, p in enumerate(now.parts) if id(p.segment) in merging), 0)
-        if part is not None:
+        if part is not None and len(merged):
             parts.insert(at, part)
-        self._assign(tuple(parts), now.files, now.remembered)
+        # What is remembered of parts that are gone would keep them in memory.
+        self._assign(tuple(parts), now.files, {})
 
     def _assign(
         self,

@@ -275,11 +275,10 @@ class Indexer:
         resting: list[tuple[OpenRoot, Record]] = []
         for path in paths:
             root = self.root_of(path)
-            owner = self.library.owner(path)
             if root is None:
                 looked.suspect(self.library.below(path))
-            elif owner is not None and path == owner.data_path:
-                resting.append((root, owner))
+            elif sessions := self.library.with_data(path):
+                resting += [(root, session) for session in sessions]
             elif os.path.isdir(path) and not os.path.islink(path):
                 looked.below(root, path)
             else:
@@ -319,12 +318,15 @@ class Indexer:
 
     def _moved_from(self, found: Found) -> Record | None:
         """Return the record of the file that this one was, if it was renamed."""
-        old = self.library.with_inode(found.stamp.device, found.stamp.inode)
-        if old is None or os.path.lexists(old.data_path):
-            return None
-        # A path may have its say in the format; only within one agent's directories it is moot.
         now = found.candidate.data_path
-        return old if named_by_path(old.data_path) == named_by_path(now) else None
+        for old in self.library.with_inode(found.stamp.device, found.stamp.inode):
+            # A path may have its say in the format; only within one agent's directories it is
+            # moot.
+            if named_by_path(old.data_path) == named_by_path(now) and not os.path.lexists(
+                old.data_path
+            ):
+                return old
+        return None
 
     async def _attend_now(self, found: Found, old: Record | None) -> None:
         task = Task(found, old, self.library.new_file_id(), self._profile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from indexd.records import Record
 
@@ -12,13 +12,13 @@ Key = TypeVar("Key")
 
 
 class Library:
-    """The table of records. Any path of a session (its data, its sidecars) leads to it."""
+    """The table of records, and what leads to them: data paths, directories, inodes."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
-        self._owners: dict[str, str] = {}
-        self._directories: dict[str, set[str]] = {}
-        self._inodes: dict[tuple[int, int], str] = {}
+        self._by_data: _Paths[str] = _Paths()
+        self._by_directory: _Paths[str] = _Paths()
+        self._by_inode: _Paths[tuple[int, int]] = _Paths()
         self._next_id = 1
 
     def __len__(self) -> int:
@@ -40,38 +40,38 @@ class Library:
         """Return the record of a session path."""
         return self._records.get(path)
 
-    def owner(self, path: str) -> Record | None:
-        """Return the record of the session that a data or sidecar path belongs to."""
-        return self._records.get(self._owners.get(path, ""))
+    def with_data(self, path: str) -> list[Record]:
+        """Return the records of the sessions whose messages are read from `path`."""
+        return self._at(self._by_data.of(path))
 
-    def with_inode(self, device: int, inode: int) -> Record | None:
-        """Return the record whose data was last seen in this inode."""
-        return self._records.get(self._inodes.get((device, inode), ""))
+    def with_inode(self, device: int, inode: int) -> list[Record]:
+        """Return the records whose data was last seen in this inode: several, if hard-linked."""
+        return self._at(self._by_inode.of((device, inode)))
 
     def in_directory(self, directory: str) -> list[Record]:
         """Return the records of the sessions directly in a directory."""
-        return [self._records[path] for path in self._directories.get(directory, ())]
+        return self._at(self._by_directory.of(directory))
 
     def below(self, directory: str) -> list[Record]:
         """Return the records of the sessions in a directory or below it."""
         prefix = directory.rstrip("/") + "/"
         return [
             record
-            for known in list(self._directories)
-            if known == directory or known.startswith(prefix)
+            for known in list(self._by_directory)
+            if f"{known}/".startswith(prefix)
             for record in self.in_directory(known)
         ]
 
     def put(self, record: Record) -> None:
         """Make a record the one of its path."""
         self.remove(record.path)
-        self._records[record.path] = record
-        self._directories.setdefault(os.path.dirname(record.path), set()).add(record.path)
-        for path in (record.path, record.data_path, *record.sidecars):
-            self._owners[path] = record.path
+        path = record.path
+        self._records[path] = record
+        self._by_data.add(record.data_path, path)
+        self._by_directory.add(os.path.dirname(path), path)
         if record.checkpoint is not None:
             stamp = record.checkpoint.stamp
-            self._inodes[stamp.device, stamp.inode] = record.path
+            self._by_inode.add((stamp.device, stamp.inode), path)
         self.never_again([record.file_id])
 
     def remove(self, path: str) -> Record | None:
@@ -79,18 +79,34 @@ class Library:
         record = self._records.pop(path, None)
         if record is None:
             return None
-        names = self._directories[os.path.dirname(path)]
-        names.discard(path)
-        if not names:
-            del self._directories[os.path.dirname(path)]
-        for owned in (path, record.data_path, *record.sidecars):
-            _drop(self._owners, owned, path)
+        self._by_data.drop(record.data_path, path)
+        self._by_directory.drop(os.path.dirname(path), path)
         if record.checkpoint is not None:
             stamp = record.checkpoint.stamp
-            _drop(self._inodes, (stamp.device, stamp.inode), path)
+            self._by_inode.drop((stamp.device, stamp.inode), path)
         return record
 
+    def _at(self, paths: Iterable[str]) -> list[Record]:
+        return [self._records[path] for path in paths]
 
-def _drop(table: dict[Key, str], key: Key, path: str) -> None:
-    if table.get(key) == path:
-        del table[key]
+
+class _Paths(Generic[Key]):
+    """The session paths that each key leads to, in the order they came."""
+
+    def __init__(self) -> None:
+        self._table: dict[Key, dict[str, None]] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._table)
+
+    def of(self, key: Key) -> Iterable[str]:
+        return self._table.get(key, ())
+
+    def add(self, key: Key, path: str) -> None:
+        self._table.setdefault(key, {})[path] = None
+
+    def drop(self, key: Key, path: str) -> None:
+        paths = self._table[key]
+        del paths[path]
+        if not paths:
+            del self._table[key]
