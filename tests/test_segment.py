@@ -26,7 +26,7 @@ from indexd.encoding import DamagedSegment, FileArray, Memory, OpenFile
 from indexd.merge import merge, of_files
 from indexd.messages import Place
 from indexd.model import KINDS, Document, Kind
-from indexd.segment import ESCAPE, Segment, nothing
+from indexd.segment import ESCAPE, Segment, nothing, term_hash
 from indexd.text import Profile, meaning, raw_tokens
 
 
@@ -196,6 +196,19 @@ def test_documents_and_tokens_per_file_and_kind_are_counted(
 @given(collections())
 def test_the_order_in_which_documents_come_does_not_matter(entries: list[Entry]) -> None:
     assert same(build(entries, "code"), build(entries[::-1], "code"))
+
+
+@few
+@given(collections(), profiles, st.sampled_from([b"", b"r", b"read", "数".encode(), b"zz"]))
+def test_terms_are_found_together_and_by_their_beginning(
+    entries: list[Entry], profile: Profile, prefix: bytes
+) -> None:
+    dictionary = build(entries, profile).dictionary
+    terms = list(dictionary)
+    assert sorted(dictionary.beginning(prefix)) == sorted(t for t in terms if t.startswith(prefix))
+    asked = [b"unknown", *terms, b""]
+    hashes = np.array([term_hash(term) for term in asked], np.uint64)
+    assert list(dictionary.find_all(asked, hashes)) == [(t, at) for at, t in enumerate(terms)]
 
 
 def test_an_unknown_term_is_not_found() -> None:
