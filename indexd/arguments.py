@@ -147,6 +147,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
     add("--group", choices=("session",), help="of each session only its best hit")
     add("--no-sync", action="store_true", help="do not take in the very last lines first")
+    add("--all-copies", action="store_true", help="show equal messages of forks and archives too")
     add("--reveal", action="store_true", help="show recognised secrets instead of masking them")
 
 

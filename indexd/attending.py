@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexd.confine import open_below as confined
-from indexd.confine import relative_below
-from indexd.errors import NotAllowed, NotFound
+from indexd.errors import NotAllowed
 from indexd.finding import Found
 from indexd.formats.registry import FORMATS
 from indexd.model import SessionState
 from indexd.reading import Job, read
 from indexd.records import Record
-from indexd.settling import Change, Fetch, settle
+from indexd.settling import Change, Fetch, RowsLost, settle
 from indexd.tail import Stamp
 from indexd.text import Profile
 
@@ -28,7 +26,8 @@ SIDECAR_BYTES = 4 * 1024 * 1024
 class Task(NamedTuple):
     """A session to attend to: as found now, as known before, and the id it gets if it is new.
 
-    `thorough` asks for proof that what is known of it still stands, see `tail.examine`.
+    `thorough` asks for proof that what is known of it still stands, see `tail.examine`. With a
+    `limit`, a file of more bytes than that is not read from its beginning.
     """
 
     found: Found
@@ -36,24 +35,27 @@ class Task(NamedTuple):
     new_file_id: int
     profile: Profile
     thorough: bool = False
+    limit: int | None = None
 
 
 def attend(task: Task, fetch: Fetch) -> Change:
     """Return what has changed about a session.
 
-    Raises NotAllowed when the file may not be opened or is gone, OSError when reading fails.
+    Raises NotAllowed when the file may not be opened or is gone, OSError when reading fails,
+    TooMuch when it is to be read from the beginning and is over the task's limit.
     """
     found, old = task.found, task.old
     base = _now(found, old)
     hint = found.root.root.format
-    fd = found.root.directory.fd
-    outcome = read(Job(base, hint, task.new_file_id, task.profile, task.thorough), fd)
+    root = found.root.directory
+    job = Job(base, hint, task.new_file_id, task.profile, task.thorough, task.limit)
+    outcome = read(job, root)
     outcome = outcome._replace(record=_with_sidecars(found, outcome.record, old))
     try:
         return settle(old, outcome, fetch)
-    except NotFound:  # Rows were lost: begin anew, as for a file never seen.
+    except RowsLost:  # Begin anew, as for a file never seen.
         base = msgspec.structs.replace(base, checkpoint=None)
-        outcome = read(Job(base, hint, task.new_file_id, task.profile), fd)
+        outcome = read(job._replace(record=base, thorough=False), root)
         record = _with_sidecars(found, outcome.record, None)
         return settle(old, outcome._replace(record=record), fetch)
 
@@ -91,11 +93,8 @@ def _with_sidecars(found: Found, record: Record, old: Record | None) -> Record:
 
 
 def _content(found: Found, path: str) -> bytes:
-    relative = relative_below(found.root.path, path)
-    if relative is None:
-        return b""
     try:
-        fd = confined(found.root.directory.fd, relative)
+        fd = found.root.directory.open(path)
     except NotAllowed:
         return b""
     with open(fd, "rb") as file:

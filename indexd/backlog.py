@@ -14,6 +14,7 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import workers
 from indexd.attending import Task, attend, unread_bytes
+from indexd.confine import EXHAUSTED
 from indexd.finding import Found
 from indexd.library import Library
 from indexd.publishing import Publisher
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 # start, in batches of about that size.
 WORKER_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
+# Descriptors come back when somebody hangs up.
+EXHAUSTED_PAUSE_SECONDS = 0.1
 
 
 class Backlog:
@@ -122,6 +125,9 @@ class Backlog:
         except Exception as error:
             change = error
         async with self._turn:
+            if isinstance(change, OSError) and change.errno in EXHAUSTED:
+                await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
+                return
             missing = await to_thread.run_sync(_missing, [found])
             if self._library.get(path) is old and not missing:
                 self._publisher.conclude(found, old, change)

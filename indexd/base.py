@@ -15,12 +15,11 @@ import numpy as np
 
 from indexd import encoding
 from indexd.build import build
-from indexd.errors import NotFound
 from indexd.index import Part, merge_parts
 from indexd.merge import merge
 from indexd.records import Record
 from indexd.segment import Segment
-from indexd.settling import Fetch, segment_of
+from indexd.settling import Fetch, RowsLost, segment_of
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ def beyond(
             continue
         try:
             segments += _runs_beyond(record, have, fetch)
-        except (NotFound, ValueError, encoding.DamagedSegment) as error:
+        except RowsLost as error:
             log.warning("rows damaged, reading the file again path=%r error=%r", record.path, error)
             damaged.append(record)
     return merge(segments or [build((), "seed")]), damaged

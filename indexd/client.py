@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 
 from indexd import __version__, paths, protocol
 from indexd.errors import BadRequest, Internal, NotAllowed, Timeout, Unavailable, from_map
 from indexd.methods import Methods
+from indexd.peer import credentials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30.0
 START_HINT = "start it with: indexctl status, or: systemctl --user start indexd.socket"
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 class Client(Methods):
@@ -214,13 +212,6 @@ def result_of(answer: dict[str, Any], request_id: int) -> Any:
             "report this, with the daemon's log",
         )
     return answer.get("result")
-
-
-def credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return the process and user at the other end of a Unix socket."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
 
 
 def check_peer(connection: socket.socket, path: str) -> None:

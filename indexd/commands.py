@@ -62,6 +62,7 @@ def query(asked: argparse.Namespace) -> int:
             **_filters(asked),
             order=asked.order,
             group=asked.group,
+            copies="all" if asked.all_copies else None,
             sync=False if asked.no_sync else None,
             reveal=asked.reveal or None,
         )
@@ -137,7 +138,7 @@ def sessions(asked: argparse.Namespace) -> int:
 
     filters = _filters(asked) | ({} if asked.project else {"project": None})
     if asked.scope == "project":
-        filters["project"] = filters["project"] or project(os.getcwd())
+        filters["project"] = filters["project"] or _current_project()
     with connected(asked) as client:
         answer = client.sessions(limit=asked.limit, offset=asked.offset, **filters)
     found = answer["sessions"]
@@ -276,24 +277,10 @@ def config(asked: argparse.Namespace) -> int:
     return run(asked)
 
 
-def project(directory: str) -> str:
-    """Return the git top level that `directory` lies in, else `directory` itself."""
-    at = directory
-    while True:
-        try:
-            os.stat(os.path.join(at, ".git"))
-            return at
-        except OSError:
-            parent = os.path.dirname(at)
-        if parent == at:
-            return directory
-        at = parent
-
-
 def _current_project() -> str | None:
     """Return the project worked in; None where the current directory has been deleted."""
     try:
-        return project(os.getcwd())
+        return paths.project(os.getcwd())
     except FileNotFoundError:
         return None
 

@@ -40,6 +40,10 @@ OPENAT2_UNUSABLE = frozenset(
 )  # fmt: skip
 
 
+# No room for another descriptor says nothing about the file.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
 class Identity(NamedTuple):
     """What makes a file the same file, whatever its name."""
 
@@ -95,6 +99,7 @@ class RootDirectory:
         """
         self.path = os.path.realpath(path, strict=True)
         self.fd = os.open(self.path, os.O_DIRECTORY | HANDLE_FLAGS)
+        # Threads may be about to open something below: it closes when the last lets go of it.
         self._close = weakref.finalize(self, os.close, self.fd)
         self.identity = identity_of(os.fstat(self.fd))
 
@@ -161,7 +166,8 @@ def open_below(
     """Return a read-only, non-blocking descriptor of the regular file `relative`.
 
     The name is resolved below the directory `root_fd`. The file must be ours and, when
-    `identity` is given, that very file. Raises NotAllowed, always the same, for everything else.
+    `identity` is given, that very file. Raises NotAllowed, always the same, for everything else,
+    but OSError when there is no room for another descriptor.
     """
     try:
         name = os.fsencode(relative)
@@ -174,7 +180,15 @@ def open_below(
         finally:
             os.close(handle)
     except (OSError, TypeError, UnicodeEncodeError) as error:
+        if isinstance(error, OSError):
+            pass_exhaustion(error)
         raise refusal() from error
+
+
+def pass_exhaustion(error: OSError) -> None:
+    """Raise the error again if it tells of a lack of descriptors, not of what was looked at."""
+    if error.errno in EXHAUSTED:
+        raise error
 
 
 def resolve_by_openat2(root_fd: int, name: bytes) -> int:

@@ -8,8 +8,6 @@ many times the frame's size.
 
 from __future__ import annotations
 
-import socket
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +18,17 @@ from anyio.abc import SocketStream
 from indexd import protocol
 from indexd.errors import BadRequest, Timeout
 
+CONNECTIONS = 128
 LARGE_METHOD = "mcp_event"
 RECEIVE_BYTES = 64 * 1024
 SEND_CHUNK_BYTES = 256 * 1024
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many connections there may be, and how many seconds each step may take."""
 
-    connections: int = 128
+    connections: int = CONNECTIONS
     hello_seconds: float = 2.0
     idle_seconds: float = 60.0
     frame_seconds: float = 5.0
@@ -94,13 +91,6 @@ class Connection:
         # What came along is kept: mostly a whole frame, and then nothing more is waited for.
         while len(self._received) < count:
             self._received += await self._stream.receive(RECEIVE_BYTES)
-
-
-def credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user at the other end of a Unix socket, as the kernel knows them."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
 
 
 class _Envelope(msgspec.Struct):

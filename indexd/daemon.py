@@ -24,6 +24,7 @@ from anyio.abc import TaskStatus
 
 from indexd import __version__, config, logs
 from indexd.config import Settings
+from indexd.connection import CONNECTIONS, Limits
 from indexd.errors import BadRequest, IndexdError
 from indexd.listener import listening
 from indexd.lock import sole_daemon
@@ -37,6 +38,10 @@ CLOSE_SECONDS = 0.5
 END_SECONDS = 1.8
 STATUS_SECONDS = 10.0
 DESCRIPTORS = 4096
+# What indexing and the daemon itself may need of them; the rest is for connections.
+OWN_DESCRIPTORS = 40
+# How long a daemon that nobody can reach any more may go on.
+GUARD_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -91,22 +96,31 @@ def main(
             os.environ, config_file=flags.config, socket=flags.socket, cache_dir=flags.cache_dir
         )
         with (
-            sole_daemon(settings.cache_dir) as announce,
+            sole_daemon(settings.cache_dir) as lock,
             listening(settings.socket, os.environ) as listener,
         ):
-            settings = dataclasses.replace(settings, socket=listener.getsockname())
-            announce(settings.socket)
-            anyio.run(live, build, settings, listener, notifier, starter)
+            settings = dataclasses.replace(settings, socket=listener.socket.getsockname())
+            lock.announce(settings.socket)
+
+            def in_place() -> bool:
+                return listener.in_place() and lock.keep()
+
+            anyio.run(live, build, settings, listener.socket, in_place, notifier, starter)
     except Exception as error:
         return _report_failure(error)
     return 0
 
 
 async def live(
-    build: Build, settings: Settings, listener: socket.socket, notifier: Notifier, starter: Starter
+    build: Build,
+    settings: Settings,
+    listener: socket.socket,
+    in_place: Callable[[], bool],
+    notifier: Notifier,
+    starter: Starter,
 ) -> None:
     """Build the engine, inside the event loop, and serve it until told to stop."""
-    await Daemon(build(settings), listener, notifier, starter).run()
+    await Daemon(build(settings), listener, in_place, notifier, starter).run()
 
 
 def parse_flags(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -133,6 +147,13 @@ def raise_descriptor_limit() -> None:
         wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def limits() -> Limits:
+    """Return the server's limits: as many connections as leave indexing its descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, soft - OWN_DESCRIPTORS)
+    return Limits(connections=min(CONNECTIONS, most))
 
 
 class Starter:
@@ -162,16 +183,25 @@ class Starter:
 
 
 class Daemon:
-    """An engine behind a listening socket, from start to stop."""
+    """An engine behind a listening socket, from start to stop.
+
+    `in_place` says whether it still holds what makes it the one that clients find.
+    """
 
     def __init__(
-        self, engine: Engine, listener: socket.socket, notifier: Notifier, starter: Starter
+        self,
+        engine: Engine,
+        listener: socket.socket,
+        in_place: Callable[[], bool],
+        notifier: Notifier,
+        starter: Starter,
     ) -> None:
         self._engine = engine
+        self._in_place = in_place
         self._notifier = notifier
         self._starter = starter
         self._listener = listener
-        self._server = Server(listener, engine.methods())
+        self._server = Server(listener, engine.methods(), limits())
         self._starting = anyio.CancelScope()
         self._started = anyio.Event()
         self._reload_turn = anyio.Lock()
@@ -186,6 +216,7 @@ class Daemon:
                     with self._starting:
                         await tasks.start(self._engine.run)
                         tasks.start_soon(self._report)
+                        tasks.start_soon(self._guard)
                         await self._serve()
                     tasks.cancel_scope.cancel()
         finally:
@@ -229,6 +260,14 @@ class Daemon:
             except Exception:
                 log.exception("reload failed")
             self._notifier.ready()
+
+    async def _guard(self) -> None:
+        """Stop when our socket or our lock was removed: clients will have started another."""
+        await self._started.wait()
+        while self._in_place():  # noqa: ASYNC110 - files, not events
+            await anyio.sleep(GUARD_SECONDS)
+        log.warning("stopping, the socket or the lock is not ours any more")
+        self._stop()
 
     async def _report(self) -> None:
         """Tell the manager that we live, from the event loop, so that a stuck one shows."""

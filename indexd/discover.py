@@ -16,6 +16,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
+from indexd.confine import pass_exhaustion
 from indexd.formats.lines import Record, string, whole_object
 from indexd.formats.reasonix import EVENT_SCHEMA, EVENT_TYPES
 from indexd.formats.registry import FORMATS
@@ -59,7 +60,8 @@ def skipped(name: str) -> bool:
 def walk(top: str) -> Iterator[Candidate]:
     """Yield every session in directory `top` or below it, following no links.
 
-    What cannot be listed is passed over.
+    What cannot be listed is passed over. Raises OSError without a descriptor to spare, since
+    what is there then cannot be told from what is not; so does `in_directory`.
     """
     waiting = [top]
     while waiting:
@@ -79,7 +81,8 @@ def _listed(directory: str) -> tuple[list[str], list[str]]:
                     inner.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
                     names.append(entry.name)
-    except OSError:
+    except OSError as error:
+        pass_exhaustion(error)
         return [], []
     return names, inner
 
@@ -182,7 +185,8 @@ def _children_of_pending(directory: str, names: frozenset[str]) -> set[str]:
         return set()
     try:
         pending = _pending(frozenset(os.listdir(above)))
-    except OSError:
+    except OSError as error:
+        pass_exhaustion(error)
         return set()
     metas = [each for each in names if each.endswith(META)] if pending else []
     return {
@@ -202,7 +206,8 @@ def _head(path: str, size: int) -> bytes:
     """Return the first `size` bytes of a plain file; none when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        pass_exhaustion(error)
         return b""
     with open(fd, "rb") as file:
         try:

@@ -61,7 +61,12 @@ class Engine:
             sources, profile, settings.history.relative_score, settings.history.snippet_chars
         )
         self._service = Service(
-            self._index, searcher, sources, self.indexer.catch_up, self._pending
+            self._index,
+            searcher,
+            sources,
+            self.indexer.catch_up,
+            self._pending,
+            self.indexer.restore_rows,
         )
         self._tools = Tools(
             _tool_settings(settings),

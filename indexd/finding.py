@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from indexd.confine import RootDirectory, relative_below
+from indexd.confine import RootDirectory, pass_exhaustion, relative_below
 from indexd.discover import Candidate, in_directory, walk
 from indexd.records import Record
 from indexd.roots import Root
@@ -79,7 +79,8 @@ def around(root: OpenRoot, directory: str) -> list[Found]:
     """Return the sessions that lie directly in a directory below `root`."""
     try:
         names = os.listdir(directory)
-    except OSError:
+    except OSError as error:
+        pass_exhaustion(error)
         return []
     return [f for candidate in in_directory(directory, names) for f in _seen(root, candidate)]
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from indexd.bm25 import K1, B, average_length
+from indexd.model import KINDS
 from indexd.segment import Array, Segment
 
 # A term held by one document in so many has a row, in segments of at least so many documents.
@@ -40,17 +41,14 @@ class Row:
     """A term over all documents of a segment: how often each holds it, and its impacts at the
     segment's own average length.
 
-    `below[k]` is how many of the documents that hold it come before those of kind k.
+    `below[k]` is how many of the documents that hold it come before those of kind k; `files` says
+    per kind and file whether one holds it.
     """
 
     freqs: Array
     impacts: Array  # u8
     below: list[int]
-
-    def at(self, documents: Array) -> Array:
-        """Return how often each of some documents holds the term."""
-        freqs: Array = self.freqs[documents]
-        return freqs
+    files: Array
 
 
 def row(segment: Segment, at: int) -> Row | None:
@@ -73,7 +71,11 @@ def _built(segment: Segment, at: int) -> Row:
     whole[ordinals] = freqs
     impacts = np.zeros(len(segment), np.uint8)
     impacts[ordinals] = of_postings(segment, ordinals, freqs)
-    return Row(whole, impacts, ordinals.searchsorted(segment.kind_starts).tolist())
+    below = ordinals.searchsorted(segment.kind_starts).tolist()
+    files = np.zeros((len(KINDS), len(segment.file_ids)), bool)
+    for rank in range(len(KINDS)):
+        files[rank][segment.columns.file[ordinals[below[rank] : below[rank + 1]]]] = True
+    return Row(whole, impacts, below, files)
 
 
 def of_postings(segment: Segment, ordinals: Array, freqs: Array) -> Array:
@@ -85,7 +87,7 @@ def of_postings(segment: Segment, ordinals: Array, freqs: Array) -> Array:
 def classes(segment: Segment, ordinals: Array, freqs: Array) -> Array:
     """Return the class of each posting (u8)."""
     capped = np.minimum(freqs, _FREQS).astype(np.uint8)
-    found: Array = (capped - 1) << 5 | _length_classes(segment)[ordinals]
+    found: Array = (capped - 1) << 5 | _length_classes(segment).take(ordinals)
     return found
 
 

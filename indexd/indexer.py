@@ -9,35 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskStatus
 
 from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
-from indexd.confine import RootDirectory
-from indexd.discover import SUBAGENTS, skipped
+from indexd.confine import EXHAUSTED, RootDirectory
+from indexd.discover import EVENT_LOG, SUBAGENTS, skipped
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
 from indexd.index import Index
 from indexd.library import Library
 from indexd.looking import Looked
 from indexd.publishing import Publisher
+from indexd.reading import TooMuch
 from indexd.records import Record
 from indexd.roots import Root
-from indexd.settling import Change
+from indexd.schedule import Schedule
+from indexd.settling import Change, rows_are_whole
 from indexd.store import Store
-from indexd.sweep import Schedule
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
 from indexd.watch import Watcher
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # What a query may wait for: files with more unread bytes than this in all go to the backlog.
@@ -73,6 +77,7 @@ class Indexer:
         self._one = CapacityLimiter(1)
         self._listed, self._swept = anyio.Event(), anyio.Event()
         self._changed = asyncio.Event()
+        self._again: set[str] = set()
 
     # What others ask.
 
@@ -113,6 +118,17 @@ class Indexer:
                     self._publisher.forget(record)
             await self._sweep()
         return sum(record is not None for record in chosen)
+
+    async def restore_rows(self, path: str) -> None:
+        """Read a session again if the cache has lost rows of it."""
+        async with self._turn:
+            record = self.library.get(path)
+            root = self.root_of(path)
+            if record is None or root is None:
+                return
+            if not await self._in_thread(rows_are_whole, record, self._store.get):
+                self._distrust(record)
+                await self._attend_to(await self._in_thread(finding.known, root, record), [])
 
     async def changed_roots(self, roots: Sequence[Root]) -> None:
         """Follow another configuration of roots."""
@@ -166,6 +182,7 @@ class Indexer:
     def close(self) -> None:
         """Write down what a restart will want, in the little time there is."""
         self._store.close()
+        self.opened_roots.clear()
 
     # Following.
 
@@ -183,11 +200,23 @@ class Indexer:
     async def _take_events(self) -> None:
         assert self._watcher is not None
         self._changed.clear()
-        paths = self._watcher.drain()
-        if paths:
-            self._open_roots()
-            found, gone = await self._in_thread(self._concerned, paths)
-            await self._attend_to(found, gone)
+        paths = self._watcher.drain() | self._again
+        self._again = set()
+        if paths and self._open_roots():
+            await self._sweep()
+        elif paths:
+            try:
+                found, gone = await self._in_thread(self._concerned, paths)
+            except OSError as error:
+                self._look_again(paths, error)
+            else:
+                await self._attend_to(found, gone)
+
+    def _look_again(self, paths: Iterable[str], error: OSError) -> None:
+        """Keep in mind what could not be looked at for now; what is known of it stands."""
+        log.debug("to be looked at again paths=%d reason=%s", len(set(paths)), error.strerror)
+        self._again.update(paths)
+        self._changed.set()
 
     async def _sweeping(self) -> None:
         schedule = Schedule.starting(_now())
@@ -201,7 +230,7 @@ class Indexer:
             if full:
                 await self._settle_doubts(time.time_ns())
             now = _now()
-            schedule = schedule.after_full(now, found=found) if full else schedule.after_recent(now)
+            schedule = schedule.after_full(now, found=found) if full else schedule.after_poll(now)
 
     def _polled(self, root: OpenRoot) -> bool:
         return self._watcher is None or self._watcher.mode(root.path) == "poll"
@@ -217,7 +246,11 @@ class Indexer:
         if roots is None:
             self._open_roots()
         chosen = list(self.opened_roots.values()) if roots is None else roots
-        everything = await self._in_thread(finding.sweep, chosen)
+        try:
+            everything = await self._in_thread(finding.sweep, chosen)
+        except OSError as error:
+            self._look_again([root.path for root in chosen], error)
+            return True
         here = {found.candidate.path: found for found in everything}
         differing = [f for p, f in here.items() if f.differs(self.library.get(p))]
         swept = None if roots is None else {root.path for root in roots}
@@ -246,8 +279,9 @@ class Indexer:
                     budget -= found.stamp.size
                     await self.backlog.read_beside(found, thorough=True)
 
-    def _open_roots(self) -> None:
-        """Open the roots that have appeared, and let go of those that are gone."""
+    def _open_roots(self) -> bool:
+        """Open the roots that have appeared, let go of those that are gone; say if any was."""
+        before = dict(self.opened_roots)
         wanted = {root.path: root for root in self._configured}
         for path, opened in list(self.opened_roots.items()):
             if wanted.get(path) != opened.root or not opened.directory.is_current():
@@ -256,6 +290,7 @@ class Indexer:
             if path not in self.opened_roots:
                 with contextlib.suppress(OSError):
                     self.opened_roots[path] = OpenRoot(root, RootDirectory(path))
+        return before != self.opened_roots
 
     def root_of(self, path: str) -> OpenRoot | None:
         """Return the open root that holds `path`."""
@@ -269,7 +304,8 @@ class Indexer:
         """Return the sessions that differ around the changed paths, and the records now gone.
 
         An append to a known session looks at that file alone; anything else, at its directory,
-        whose names decide together which files are sessions.
+        whose names decide together which files are sessions. So do the contents of event logs.
+        Raises OSError without a descriptor to spare.
         """
         looked = Looked(self.library)
         resting: list[tuple[OpenRoot, Record]] = []
@@ -277,7 +313,7 @@ class Indexer:
             root = self.root_of(path)
             if root is None:
                 looked.suspect(self.library.below(path))
-            elif sessions := self.library.with_data(path):
+            elif not path.endswith(EVENT_LOG) and (sessions := self.library.with_data(path)):
                 resting += [(root, session) for session in sessions]
             elif os.path.isdir(path) and not os.path.islink(path):
                 looked.below(root, path)
@@ -309,8 +345,8 @@ class Indexer:
                 break
             if old is not None and old.path != path:
                 moved.add(old.path)
-            await self._attend_now(one, old)
-            self.backlog.remove(path)
+            if await self._attend_now(one, old):
+                self.backlog.remove(path)
         self.backlog.start()
         for record in gone:
             if record.path not in moved:
@@ -328,13 +364,29 @@ class Indexer:
                 return old
         return None
 
-    async def _attend_now(self, found: Found, old: Record | None) -> None:
-        task = Task(found, old, self.library.new_file_id(), self._profile)
+    async def _attend_now(self, found: Found, old: Record | None) -> bool:
+        """Attend to a session; False when that is so much that the backlog has to."""
+        file_id = self.library.new_file_id()
+        task = Task(found, old, file_id, self._profile, limit=PROMPT_BYTES)
         try:
             change: Change | Exception = await self._in_thread(attend, task, self._store.get)
+        except TooMuch:
+            if old is not None:
+                self._distrust(old)
+            return False
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._look_again([found.candidate.data_path], error)
+                return True
+            change = error
         except Exception as error:
             change = error
         self._publisher.conclude(found, old, change)
+        return True
+
+    def _distrust(self, record: Record) -> None:
+        """Have a session read from its beginning; until then its old documents are found."""
+        self.library.put(msgspec.structs.replace(record, checkpoint=None))
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:

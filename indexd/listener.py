@@ -12,19 +12,36 @@ import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from indexd.confine import Identity, identity_of
-from indexd.connection import credentials
 from indexd.errors import Busy, NotAllowed
 from indexd.paths import check_socket_path, private_directory
+from indexd.peer import credentials
 from indexd.systemd import Environment, adopt_socket
 
 BACKLOG = 128
 PROBE_SECONDS = 1.0
 
 
+class Listening(NamedTuple):
+    """A listening socket; `file` is what lies at its path, unless the manager looks after that."""
+
+    socket: socket.socket
+    file: Identity | None = None
+
+    def in_place(self) -> bool:
+        """Say whether clients can still find the socket."""
+        if self.file is None:
+            return True
+        try:
+            return identity_of(os.lstat(self.socket.getsockname())) == self.file
+        except OSError:
+            return False
+
+
 @contextmanager
-def listening(path: str, environment: Environment) -> Iterator[socket.socket]:
+def listening(path: str, environment: Environment) -> Iterator[Listening]:
     """Yield the listening socket; the one at `path` unless the manager has handed one over.
 
     Raises Busy when another daemon listens at `path`, NotAllowed when no socket can be there.
@@ -33,12 +50,12 @@ def listening(path: str, environment: Environment) -> Iterator[socket.socket]:
     if adopted is not None:
         # The manager's own, with its file: it keeps taking connections while we are away.
         with adopted:
-            yield adopted
+            yield Listening(adopted)
         return
     with _made(check_socket_path(path)) as listener:
         identity = identity_of(os.lstat(path))
         try:
-            yield listener
+            yield Listening(listener, identity)
         finally:
             _remove(path, identity)
 

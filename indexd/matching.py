@@ -6,13 +6,16 @@ may add to the score of each, and which files it occurs in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import impact
 from indexd.bm25 import K1
+from indexd.bounds import Bounds
+from indexd.impact import Row
 from indexd.plan import QueryTerm
 from indexd.segment import Array, term_hash
 from indexd.selection import View
@@ -28,11 +31,6 @@ class Listed:
     def __len__(self) -> int:
         return len(self.ordinals)
 
-    @property
-    def lookups(self) -> list[Callable[[Array], Array]]:
-        """Return what says how often each of some documents holds the term."""
-        return [self.at]
-
     def at(self, documents: Array) -> Array:
         """Return how often each of some documents holds the term."""
         place = self.ordinals.searchsorted(documents)
@@ -40,12 +38,12 @@ class Listed:
         found = found * (self.ordinals.take(place, mode="clip") == documents)
         return found
 
-    def add(self, bounds: Array, weight: float, average: float) -> None:
-        """Add to each document's bound (u16) what the term may add to its score."""
+    def add(self, bounds: Bounds, weight: float, average: float) -> None:
+        """Add to each document's bound what the term may add to its score."""
         segment = self._view.part.segment
         table = np.ceil(impact.saturations(average) * weight).astype(np.uint16)
         at = self.ordinals.astype(np.int64)
-        np.add.at(bounds, at, table[impact.classes(segment, at, self.freqs)])
+        bounds.add_postings(at, table.take(impact.classes(segment, at, self.freqs)))
 
     def files(self) -> Array:
         """Return the boolean per file of the part: whether a selected document holds the term."""
@@ -53,6 +51,10 @@ class Listed:
         held = np.zeros(len(segment.file_ids), bool)
         held[segment.columns.file[self.ordinals]] = True
         return held
+
+    def listed(self) -> Listed:
+        """Return the selected postings."""
+        return self
 
     def documents(self) -> Array:
         """Return the selected documents that hold the term."""
@@ -66,44 +68,74 @@ class Listed:
         return impacts
 
 
-class Rowed:
-    """A query term that many documents hold, as a row over all documents of the part.
+class Frequent:
+    """The row of a term that many documents hold, and which of its documents are selected."""
 
-    `lookups` say how often each of some documents holds it; their answers are added up.
-    """
-
-    def __init__(
-        self, view: View, impacts: Array, lookups: Sequence[Callable[[Array], Array]], count: int
-    ) -> None:
-        self.lookups = lookups
-        self._view, self._impacts, self._count = view, impacts, count
+    def __init__(self, view: View, row: Row) -> None:
+        self._view, self._row = view, row
+        if view.mask is None:
+            self._count = sum([row.below[k + 1] - row.below[k] for k in view.ranks])
+        else:
+            self._count = view.count(row.impacts)
 
     def __len__(self) -> int:
         return self._count
 
     def at(self, documents: Array) -> Array:
         """Return how often each of some selected documents holds the term."""
-        found = self.lookups[0](documents)
-        for lookup in self.lookups[1:]:
-            found = found.astype(np.uint32) + lookup(documents)
-        return found
-
-    def add(self, bounds: Array, weight: float, average: float) -> None:
-        """Add to each document's bound (u16) what the term may add to its score."""
-        most = weight * (K1 + 1) * impact.excess(self._view.part.segment, average)
-        unit = np.uint16(np.ceil(most / impact.FULL))
-        for start, stop in self._view.ranges:
-            bounds[start:stop] += np.multiply(self._impacts[start:stop], unit, dtype=np.uint16)
+        freqs: Array = self._row.freqs.take(documents)
+        return freqs
 
     def files(self) -> Array:
         """Return the boolean per file of the part: whether a selected document holds the term."""
-        segment = self._view.part.segment
-        held = np.zeros(len(segment.file_ids), bool)
-        for start, stop in self._view.ranges:
-            here = self._impacts[start:stop] > 0
-            if self._view.mask is not None:
-                here &= self._view.mask[start:stop]
-            held[segment.columns.file[start:stop][here]] = True
+        view = self._view
+        if view.by_file:
+            held: Array = np.logical_or.reduce(self._row.files[list(view.ranks)])
+            return held if view.files is None else held & view.files
+        return self.listed().files()
+
+    def impacts(self) -> Array:
+        """Return the impact on each document of the part, selected or not (u8)."""
+        return self._row.impacts
+
+    def listed(self) -> Listed:
+        """Return the selected postings."""
+        ordinals = self._row.impacts.nonzero()[0].astype(np.uint32)
+        return Listed(self._view, *self._view.chosen(ordinals, self.at(ordinals)))
+
+
+class Rowed:
+    """A query term that many documents hold: any of some terms, their frequencies added up."""
+
+    def __init__(self, view: View, terms: Sequence[Frequent | Listed]) -> None:
+        self._view, self._terms = view, terms
+        self._impacts = terms[0].impacts()
+        for other in terms[1:]:
+            # No sum of frequencies adds more than what the frequencies add one by one.
+            room = impact.FULL - self._impacts
+            self._impacts = self._impacts + np.minimum(other.impacts(), room)
+        self._count = len(terms[0]) if len(terms) == 1 else view.count(self._impacts)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def at(self, documents: Array) -> Array:
+        """Return how often each of some selected documents holds the term."""
+        found = self._terms[0].at(documents)
+        for other in self._terms[1:]:
+            found = found.astype(np.uint32) + other.at(documents)
+        return found
+
+    def add(self, bounds: Bounds, weight: float, average: float) -> None:
+        """Add to each document's bound what the term may add to its score."""
+        most = weight * (K1 + 1) * impact.excess(self._view.part.segment, average)
+        bounds.add_row(self._impacts, math.ceil(most / impact.FULL), self._view.ranges)
+
+    def files(self) -> Array:
+        """Return the boolean per file of the part: whether a selected document holds the term."""
+        held = self._terms[0].files()
+        for other in self._terms[1:]:
+            held = held | other.files()
         return held
 
     def impacts(self) -> Array:
@@ -115,9 +147,8 @@ class Rowed:
         return self.listed().ordinals
 
     def listed(self) -> Listed:
-        """Return the postings."""
-        ordinals = self._impacts.nonzero()[0].astype(np.uint32)
-        return Listed(self._view, *self._view.chosen(ordinals, self.at(ordinals)))
+        """Return the selected postings."""
+        return listed_together(self._view, [term.listed() for term in self._terms])
 
 
 Held = Listed | Rowed
@@ -147,7 +178,7 @@ def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     ]
 
 
-def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Held]:
+def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Frequent | Listed]:
     """Return those of the terms that a selected document holds."""
     segment = view.part.segment
     found = {}
@@ -158,38 +189,28 @@ def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Held]:
     return found
 
 
-def _term(view: View, at: int) -> Held:
+def _term(view: View, at: int) -> Frequent | Listed:
     segment = view.part.segment
     row = impact.row(segment, at)
     if row is None:
         return Listed(view, *view.chosen(*segment.term_postings(at)))
-    if view.few is not None:
-        freqs = row.at(view.few)
-        kept = freqs.nonzero()[0]
-        return Listed(view, view.few[kept], freqs[kept])
-    if view.mask is None:
-        count = sum(row.below[rank + 1] - row.below[rank] for rank in view.ranks)
-    else:
-        count = view.count(row.impacts)
-    return Rowed(view, row.impacts, [row.at], count)
+    if view.few is None:
+        return Frequent(view, row)
+    freqs = row.freqs.take(view.few)
+    kept = freqs.nonzero()[0]
+    return Listed(view, view.few[kept], freqs[kept])
 
 
-def _together(view: View, terms: Sequence[Held]) -> Held:
+def _together(view: View, terms: Sequence[Frequent | Listed]) -> Held:
     """Return one query term that stands for all of `terms`, their frequencies added up."""
-    if len(terms) == 1:
-        return terms[0]
     lists = [term for term in terms if isinstance(term, Listed)]
-    if len(lists) == len(terms):
-        return _listed_together(view, lists)
-    impacts = terms[0].impacts()
-    for other in terms[1:]:
-        # No sum of frequencies adds more than what the frequencies add one by one.
-        impacts = impacts + np.minimum(other.impacts(), impact.FULL - impacts)
-    lookups = [lookup for term in terms for lookup in term.lookups]
-    return Rowed(view, impacts, lookups, view.count(impacts))
+    return listed_together(view, lists) if len(lists) == len(terms) else Rowed(view, terms)
 
 
-def _listed_together(view: View, lists: Sequence[Listed]) -> Listed:
+def listed_together(view: View, lists: Sequence[Listed]) -> Listed:
+    """Return the postings of any of some lists, frequencies added up."""
+    if len(lists) == 1:
+        return lists[0]
     if not lists:
         return Listed(view, *_NOTHING)
     ordinals, order, owners = grouped(np.concatenate([each.ordinals for each in lists]))

@@ -16,7 +16,6 @@ from typing import Any
 
 from indexd import output, paths
 from indexd.client import Client
-from indexd.commands import project
 from indexd.errors import BadRequest, IndexdError, Unavailable
 from indexd.mcp_config import ServerSpec, find_files, named_file, once, read
 from indexd.mcp_entry import Context
@@ -88,7 +87,7 @@ def _sync(files: Sequence[Path], *, watch: bool, as_json: bool) -> int:
     import_sdk()
     import anyio
 
-    home, here = Path(paths.home(os.environ)), Path(project(os.getcwd()))
+    home, here = Path(paths.home(os.environ)), Path(paths.project(os.getcwd()))
     wanted, unreadable = specs(files, Context(home, here, dict(os.environ)))
     for error in unreadable:
         output.say(error.message)
@@ -151,7 +150,7 @@ def _serve() -> int:
     from indexd.mcp_serve import serve
 
     with Client(name="indexctl mcp serve") as client:
-        anyio.run(serve, client, project(os.getcwd()))
+        anyio.run(serve, client, paths.project(os.getcwd()))
     return FOUND
 
 

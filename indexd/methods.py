@@ -40,6 +40,7 @@ class Methods:
         until: int | str | None = None,
         order: str | None = None,
         group: str | None = None,
+        copies: str | None = None,
         sync: bool | None = None,
         reveal: bool | None = None,
     ) -> Any:
@@ -68,6 +69,7 @@ class Methods:
                 until=until,
                 order=order,
                 group=group,
+                copies=copies,
                 sync=sync,
                 reveal=reveal,
             ),

@@ -1,4 +1,4 @@
-"""Where indexd's files live: configuration, socket, cache, state.
+"""Where indexd's files live, configuration, socket, cache, state, and where a project begins.
 
 Client and daemon must come to the same answer from the same environment, or they never meet.
 The client imports this module on its way to every answer, so it takes nothing but `os`.
@@ -57,6 +57,20 @@ def state_dir(environment: Mapping[str, str]) -> str:
 def events_dir(state: str) -> str:
     """Return the directory of MCP event journals below the state directory `state`."""
     return os.path.join(state, "mcp-events")
+
+
+def project(directory: str) -> str:
+    """Return the git top level that `directory` lies in, else `directory` itself."""
+    at = directory
+    while True:
+        try:
+            os.stat(os.path.join(at, ".git"))
+            return at
+        except OSError:
+            parent = os.path.dirname(at)
+        if parent == at:
+            return directory
+        at = parent
 
 
 def socket_path(environment: Mapping[str, str]) -> str:

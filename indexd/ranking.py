@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexd import bm25
+from indexd.copies import Copies, Groups
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.matching import Held, Matches, match
 from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
 from indexd.scoring import Scored, Terms, Wanted, score, score_these
-from indexd.segment import Array
-from indexd.selection import Selection, timestamps, views
+from indexd.segment import Array, distinct
+from indexd.selection import Selection, View, timestamps, views
 
 # Up to this many documents, sorting them all is faster than to find the best of them first.
 FEW_DOCUMENTS = 50
@@ -45,7 +46,7 @@ class Ranking(NamedTuple):
     """The best documents in order, how many matched, and what was searched.
 
     doc_freqs: of each query term. unused: how many query terms were too many. unchecked: how
-    many documents that may be an answer were not looked at.
+    many documents that may be an answer were not looked at. groups: of copies, if those are hidden.
     """
 
     ranked: list[Ranked]
@@ -54,6 +55,7 @@ class Ranking(NamedTuple):
     doc_freqs: list[int]
     unused: int = 0
     unchecked: int = 0
+    groups: Groups | None = None
 
 
 class Order(NamedTuple):
@@ -80,13 +82,17 @@ def rank(
     top: int,
     demand: Demand = NO_DEMAND,
     check: Check | None = None,
+    copies: Copies | None = None,
 ) -> Ranking:
     """Return the `top` best documents for `query` among those selected.
 
     `total` counts every document that holds a term and does as demanded, before the trim by
-    relative score; of those that need a check, all but the ones that failed it.
+    relative score; of those that need a check, all but the ones that failed it. With `copies`,
+    of equal documents only the original is one.
     """
-    seen = views(snapshot, selection)
+    seen: Sequence[View] = views(snapshot, selection)
+    groups = copies.hidden(snapshot, selection, seen) if copies else None
+    seen = groups.views if groups else seen
     documents = sum(view.documents for view in seen)
     average = bm25.average_length(documents, sum(view.tokens for view in seen))
     every = match(seen, [*query, *demand.must, *demand.must_not])
@@ -113,7 +119,7 @@ def rank(
         unchecked = total - looked_at
         total = unchecked + sum(len(each.scores) for each in found)
     ranked = _best(snapshot, found, order, top)
-    return Ranking(ranked, total, documents, doc_freqs, len(query) - len(used), unchecked)
+    return Ranking(ranked, total, documents, doc_freqs, len(query) - len(used), unchecked, groups)
 
 
 def _rarest(doc_freqs: Sequence[int]) -> Sequence[int]:
@@ -275,13 +281,12 @@ def _places(snapshot: Snapshot, found: Sequence[_Found]) -> list[Array]:
     """Return for each document a number, ordered as (path, message) of the documents are."""
     files = [each.part.segment.columns.file[each.documents] for each in found]
     ids = [each.part.segment.file_ids[file] for each, file in zip(found, files, strict=True)]
-    distinct = np.unique(np.concatenate(ids))
-    paths = [_path_key(snapshot.files[file_id]) for file_id in distinct.tolist()]
+    known = distinct(np.concatenate(ids))
+    paths = [_path_key(snapshot.files[file_id]) for file_id in known.tolist()]
     places = np.empty(len(paths), np.int64)
     places[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
     return [
-        places[distinct.searchsorted(mine)] << 32
-        | each.part.segment.columns.message[each.documents]
+        places[known.searchsorted(mine)] << 32 | each.part.segment.columns.message[each.documents]
         for each, mine in zip(found, ids, strict=True)
     ]
 

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from indexd import confine
 from indexd.build import Entry, build
-from indexd.errors import NotAllowed
+from indexd.confine import RootDirectory
 from indexd.extract import documents
 from indexd.formats import Format
 from indexd.formats.lines import TOO_LONG
@@ -34,30 +33,35 @@ BATCH_CHARACTERS = 4 * 1024 * 1024
 
 
 class Job(NamedTuple):
-    """A file to look at: what is known of it, and the file id it gets should it begin anew."""
+    """A file to look at: what is known of it, and the file id it gets should it begin anew.
+
+    limit: how many bytes may be read of a file that begins anew; None for any number.
+    """
 
     record: Record
     hint: str
     new_file_id: int
     profile: Profile
     thorough: bool = False
+    limit: int | None = None
+
+
+class TooMuch(Exception):
+    """Raised when a file that begins anew is larger than its job allows."""
 
 
 class Outcome(NamedTuple):
     """What a look found.
 
     record: what is known now; its `file_id` is the job's new one if the old content is gone.
-    segments, places: of the messages from `first_message` on.
+    segments, places: of the messages that this look brought.
     keep: which earlier messages still stand (None: all of them); see `Kept`.
     """
 
     record: Record
-    verdict: Verdict
-    first_message: int
     segments: list[Segment]
     places: list[Place]
     keep: Kept | None
-    grew: int
 
 
 class Kept(NamedTuple):
@@ -74,19 +78,15 @@ class Kept(NamedTuple):
         return kept
 
 
-def read(job: Job, root_fd: int) -> Outcome:
+def read(job: Job, root: RootDirectory) -> Outcome:
     """Return what one look at the job's file brings.
 
-    Raises NotAllowed when it may not be opened, FileNotFoundError when it is gone, OSError
-    when reading fails.
+    Raises NotAllowed when it may not be opened or is gone, OSError when reading fails, TooMuch
+    when it begins anew and is over the limit.
     """
-    record = job.record
-    relative = confine.relative_below(record.root, record.data_path)
-    if relative is None:
-        raise NotAllowed(f"{record.data_path} is not below {record.root}")
-    fd = confine.open_below(root_fd, relative)
+    fd = root.open(job.record.data_path)
     try:
-        look = examine(fd, record.checkpoint, thorough=job.thorough)
+        look = examine(fd, job.record.checkpoint, thorough=job.thorough)
         return _follow(job, look, fd)
     finally:
         os.close(fd)
@@ -97,16 +97,18 @@ def _follow(job: Job, look: Look, fd: int) -> Outcome:
     if look.verdict is Verdict.APPENDED and _is_another_format(job, look, fd):
         look = examine(fd, None)
     if look.verdict is Verdict.REPLACED:
+        if job.limit is not None and look.stamp.size > job.limit:
+            raise TooMuch(record.data_path)
         record = msgspec.structs.replace(
             record, file_id=job.new_file_id, state=SessionState(), runs=(), agent="", problem=""
         )
     elif look.verdict is Verdict.UNCHANGED:
         record = msgspec.structs.replace(record, checkpoint=look.checkpoint())
-        return Outcome(record, look.verdict, record.messages, [], [], None, 0)
+        return Outcome(record, [], [], None)
     reader, problem = _reader(record, job.hint, fd, look)
     if reader is None:
         record = msgspec.structs.replace(record, checkpoint=look.checkpoint(), problem=problem)
-        return Outcome(record, look.verdict, 0, [], [], None, 0)
+        return Outcome(record, [], [], None)
     return _gather(job, record, reader, problem, look)
 
 
@@ -147,7 +149,6 @@ def _head(fd: int, look: Look) -> Iterator[Line]:
 def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) -> Outcome:
     state = copy.deepcopy(record.state)  # records are values; reading changes its own copy
     gathered = _Gathered(record.file_id, state, job.profile)
-    start = look.offset
     for line in look.lines():
         if line.skipped:
             state.skip(TOO_LONG)
@@ -164,16 +165,15 @@ def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) 
         path_facts=reader.path_facts(record.path),
         checkpoint=look.checkpoint(),
     )
-    first = gathered.first if kept is None else min(gathered.first, kept.below)
     segments, places = gathered.finish(file_id)
-    return Outcome(record, look.verdict, first, segments, places, kept, look.offset - start)
+    return Outcome(record, segments, places, kept)
 
 
 class _Gathered:
     """The documents of the lines read so far, ready to forget some of them again."""
 
     def __init__(self, file_id: int, state: SessionState, profile: Profile) -> None:
-        self.first = state.next_index
+        self._first = state.next_index
         self._file_id, self._state, self._profile = file_id, state, profile
         self._below = state.next_index
         self._replaced: set[int] = set()
@@ -196,7 +196,7 @@ class _Gathered:
 
     def kept(self) -> Kept | None:
         """Return which messages from before still stand; None when all do."""
-        if self._below == self.first and not self._replaced:
+        if self._below == self._first and not self._replaced:
             return None
         return Kept(self._below, frozenset(self._replaced))
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from indexd import confine
+from indexd.errors import Busy
 from indexd.finding import OpenRoot
 from indexd.formats import Format
 from indexd.formats.registry import FORMATS
@@ -30,7 +31,7 @@ class Recalled(NamedTuple):
 def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
     """Return the places of the messages first <= index < last.
 
-    Raises NotFound when the cache has lost them.
+    Raises RowsLost when the cache has lost them.
     """
     found: list[Place] = []
     for at, run in enumerate(record.runs):
@@ -43,13 +44,17 @@ def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
 def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Recalled]:
     """Return the wanted messages of a session, those that can still be read.
 
-    Raises NotAllowed when the file is not the indexed one any more, or may not be opened.
+    Raises NotAllowed when the file is not the indexed one any more, or may not be opened; Busy
+    without a descriptor to spare.
     """
     if record.checkpoint is None:
         raise confine.refusal()
     stamp = record.checkpoint.stamp
     identity = confine.Identity(stamp.device, stamp.inode)
-    fd = root.directory.open(record.data_path, identity)
+    try:
+        fd = root.directory.open(record.data_path, identity)
+    except OSError as error:
+        raise Busy("the daemon has no descriptors left", "try again in a moment") from error
     try:
         reader = FORMATS[record.agent]
         lines = {place.offset: _line(fd, place) for place in wanted}

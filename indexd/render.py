@@ -166,7 +166,16 @@ def _dots() -> list[Cell]:
 def _behind(hit: Answer) -> list[str]:
     """Return what stands behind a hit without being shown."""
     others = hit.get("others") or 0
-    return [f"and {_count(others, 'more hit')} in this session"] if others else []
+    lines = [f"and {_count(others, 'more hit')} in this session"] if others else []
+    copies = hit.get("duplicates")
+    if copies:
+        where = copies["where"][0]
+        stem = visible(where["session_path"]).rpartition("/")[2].removesuffix(".jsonl")
+        said = (
+            "the same was said in" if copies["count"] == 1 else f"{copies['count']:,} copies, as in"
+        )
+        lines.append(f"{said} {fitted(stem, 40)} #{where['message_index']}")
+    return lines
 
 
 def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:

@@ -61,6 +61,7 @@ Role = Annotated[
     Meta(description='"user", "assistant", "tool" or "system"'),
 ]
 Group = Annotated[Literal["session"] | None, Meta(description='"session"')]
+CopiesShown = Annotated[Literal["collapse", "all"] | None, Meta(description='"collapse" or "all"')]
 Detail = Annotated[Literal["signature", "full"], Meta(description='"signature" or "full"')]
 Event = Annotated[
     Literal["connected", "tools_changed", "disconnected"],
@@ -121,6 +122,7 @@ class Search(Filters, kw_only=True):
     offset: Offset = 0
     order: Order = "relevance"
     group: Group = None
+    copies: CopiesShown = None
     sync: Flag = True
     reveal: Flag = False
 

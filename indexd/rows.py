@@ -81,13 +81,37 @@ class BytesDisk(diskcache.Disk):  # type: ignore[misc]
         return value
 
 
+class _Cache(diskcache.Cache):  # type: ignore[misc]
+    """The library's cache, but that its database belongs to this connection alone.
+
+    So SQLite keeps the index of its write-ahead log in memory. It would else map a file, and
+    whoever cuts that file short would end this process. It must be said before the first read.
+    """
+
+    @property
+    def _con(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "con", None)
+        if connection is None:
+            connection = sqlite3.connect(
+                os.path.join(self.directory, diskcache.core.DBNAME),
+                timeout=self.timeout,
+                isolation_level=None,
+            )
+            self._local.con = connection
+            connection.execute("PRAGMA locking_mode = exclusive").fetchall()
+            for name, value in _SETTINGS.items():
+                if name.startswith("sqlite_"):
+                    self.reset(name, value, update=False)
+        return connection
+
+
 class Rows:
     """The rows of a directory; every method is called in the thread that opened it."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._path = os.path.join(directory, "cache.db")
-        self._cache = diskcache.Cache(directory, timeout=2, disk=BytesDisk, **_SETTINGS)
+        self._cache = _Cache(directory, timeout=2, disk=BytesDisk, **_SETTINGS)
         try:
             self._inode = os.stat(self._path).st_ino
             self._must_be_ours()

@@ -8,26 +8,23 @@ query's order, wherever a document is stored: equal documents get bit-equal scor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import bm25, impact
+from indexd.bounds import LARGEST, Bounds, borrowed
 from indexd.matching import Listed, Matches, Rowed, grouped
 from indexd.plan import Formula
-from indexd.segment import Array
+from indexd.segment import Array, distinct
 
 # Up to this many postings, or one for so many documents, to score them all is faster than to
 # find those worth it.
 FEW_POSTINGS, FEW_SHARE = 4096, 50
 # Each term may be rounded up by one, or by a row's full impact; more terms would not fit.
 MAX_BOUNDED_TERMS = 64
-_TOP_BOUND = (1 << 16) - 1
-_SCALE = float(_TOP_BOUND - impact.FULL * MAX_BOUNDED_TERMS)
-# How many documents the first round scores, and how many times more each next one may.
-FIRST_ROUND, NEXT_ROUND = 500, 8
-_SAMPLE = 1 << 13
+_SCALE = float(LARGEST - impact.FULL * MAX_BOUNDED_TERMS)
 # Sums in another order differ by less than this share.
 _SLACK = 1e-9
 
@@ -117,7 +114,7 @@ def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
     """Return a number for each file of each part, the same for the same id, and how many."""
     if len(file_ids) == 1:
         return [np.arange(len(file_ids[0]))], len(file_ids[0])
-    known = np.unique(np.concatenate(file_ids))
+    known = distinct(np.concatenate(file_ids))
     return [known.searchsorted(ids) for ids in file_ids], len(known)
 
 
@@ -129,7 +126,7 @@ class _Scoring:
         self._columns = match.view.part.segment.columns
         held = [pair for pair in zip(match.terms, terms.weights, strict=True) if len(pair[0])]
         if len(held) > MAX_BOUNDED_TERMS:
-            held = [(h.listed() if isinstance(h, Rowed) else h, weight) for h, weight in held]
+            held = [(h.listed(), weight) for h, weight in held]
         self._held = held
         self._lists = [(h, weight) for h, weight in held if isinstance(h, Listed)]
         self._rows = [(h, weight) for h, weight in held if isinstance(h, Rowed)]
@@ -138,7 +135,7 @@ class _Scoring:
         """Return the documents that matter."""
         if not self._rows and (len(self._lists) <= 1 or self._few()):
             return self._all()
-        if self._lists and self._rows and self._few():
+        if self._lists and self._rows and self._postings() <= FEW_POSTINGS:
             found = self._beside_rows(wanted)
             if found is not None:
                 return found
@@ -149,9 +146,11 @@ class _Scoring:
         return Scored(documents, self._exact(documents), len(documents))
 
     def _few(self) -> bool:
-        postings = sum([len(held) for held, _ in self._lists])
         enough = max(FEW_POSTINGS, len(self._columns.file) // FEW_SHARE)
-        return postings <= enough or len(self._lists) > MAX_BOUNDED_TERMS
+        return self._postings() <= enough or len(self._lists) > MAX_BOUNDED_TERMS
+
+    def _postings(self) -> int:
+        return sum([len(held) for held, _ in self._lists])
 
     def _all(self) -> Scored:
         """Score every posting."""
@@ -193,38 +192,36 @@ class _Scoring:
 
     def _bounded(self, wanted: Wanted) -> Scored:
         """Score what may matter, most promising first."""
-        bounds, scale = self._bounds()
-        total = len(self._held[0][0]) if len(self._held) == 1 else int(np.count_nonzero(bounds))
-        documents, scores = _NONE.documents, _NONE.scores
-        cuts, above = _cuts(bounds), _TOP_BOUND + 1
-        while wanted.top != 0:
-            least = max(1, int(wanted.least(scores) * scale))
-            if least >= above:
-                break
-            cut = max(next(cuts), least)
-            at = _between(bounds, cut, above)
-            above = cut
-            documents = np.concatenate([documents, at])
-            scores = np.concatenate([scores, self._exact(at)])
+        with borrowed(self._view.part.segment) as bounds:
+            scale = self._fill(bounds)
+            total = len(self._held[0][0]) if len(self._held) == 1 else bounds.count()
+            documents, scores = _NONE.documents, _NONE.scores
+            cuts, above = bounds.cuts(), LARGEST + 1
+            while wanted.top != 0:
+                least = max(1, int(wanted.least(scores) * scale))
+                if least >= above:
+                    break
+                cut = max(next(cuts), least)
+                at = bounds.between(cut, above)
+                above = cut
+                documents = np.concatenate([documents, at])
+                scores = np.concatenate([scores, self._exact(at)])
         return Scored(documents, scores, total)
 
-    def _bounds(self) -> tuple[Array, float]:
-        """Return each document's bound, and how much of it a score stands for."""
-        average = self._terms.average
-        segment = self._view.part.segment
-        most = sum(weight for _, weight in self._held) * bm25.most(1.0)
-        most *= impact.excess(segment, average)
-        if len(self._held) == 1:
-            bounds, scale = self._held[0][0].impacts(), impact.FULL / most
-            if not self._view.whole:
-                bounds = bounds.copy()
+    def _fill(self, bounds: Bounds) -> float:
+        """Add up what each document may score, and return how much of it a score stands for."""
+        view, average = self._view, self._terms.average
+        most = sum([weight for _, weight in self._held]) * bm25.most(1.0)
+        most *= impact.excess(view.part.segment, average)
+        if len(self._rows) == len(self._held) == 1 and view.whole:
+            scale = impact.FULL / most
+            bounds.be(self._rows[0][0].impacts())
         else:
-            bounds, scale = np.zeros(len(segment), np.uint16), _SCALE / most
+            scale = _SCALE / most
             for held, weight in self._held:
                 held.add(bounds, weight * scale, average)
-        if not self._view.whole:
-            self._view.clear(bounds)
-        return bounds, scale * (1 - _SLACK) / self._most(1.0)
+            view.clear(bounds.numbers)
+        return scale * (1 - _SLACK) / self._most(1.0)
 
     def _most(self, share: float) -> float:
         """Return how many times its sum a score may be, of a document that holds this share."""
@@ -253,25 +250,6 @@ class _Scoring:
 def _sums(owners: Array, values: Array) -> Array:
     """Return the sum of each owner's values, added one after the other."""
     return np.bincount(owners, values)
-
-
-def _cuts(bounds: Array) -> Iterator[int]:
-    """Yield falling bounds with more and more documents above them, at last 1."""
-    step = max(1, len(bounds) // _SAMPLE)
-    sample = np.sort(bounds[::step])
-    size = FIRST_ROUND
-    while size < len(bounds):
-        yield max(1, int(sample[-max(1, size // step)]))
-        size *= NEXT_ROUND
-    yield 1
-
-
-def _between(bounds: Array, low: int, above: int) -> Array:
-    """Return the documents with low <= bound < above."""
-    chosen = bounds >= low
-    if above <= _TOP_BOUND:
-        chosen &= bounds < above
-    return chosen.nonzero()[0].astype(np.uint32)
 
 
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

@@ -10,6 +10,7 @@ import msgspec
 
 from indexd import explain
 from indexd.asking import Asked, asked
+from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
 from indexd.extract import displayed, documents
 from indexd.index import FileFacts, Snapshot
@@ -27,6 +28,9 @@ from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile
 
+# A hit says of so many of its copies where they are.
+SHOWN_COPIES = 3
+
 
 class Searcher:
     """Answers searches with one profile and one set of limits."""
@@ -36,6 +40,7 @@ class Searcher:
     ) -> None:
         self._sources, self._profile = sources, profile
         self._relative_score, self._snippet_chars = relative_score, snippet_chars
+        self._copies = Copies()
 
     def search(self, snapshot: Snapshot, request: Search) -> dict[str, Any]:
         """Return the answer but for what the daemon adds (`took_ms`, `index`).
@@ -56,18 +61,24 @@ class Searcher:
         order = Order(
             formula, request.order == "recent", self._relative_score, request.group == "session"
         )
+        copies = self._copies if self._collapses(request) else None
         check = self._check(snapshot, ask.phrases) if ask.phrases else None
         top = request.offset + request.limit
-        found = rank(snapshot, ask.terms, selection, order, top, ask.demand, check)
+        found = rank(snapshot, ask.terms, selection, order, top, ask.demand, check, copies)
         page = found.ranked[request.offset :]
         hits = [
             self._hit(snapshot, request, choice, ask, number, ranked)
+            | _duplicates(snapshot, found.groups, ranked)
             for number, ranked in enumerate(page, start=request.offset + 1)
         ]
         warnings = [*ask.warnings, *_left_out(found)]
         if not hits:
             warnings += explain.nothing(snapshot, request, selection, ask.terms, ask.words, found)
         return {"hits": hits, "total": found.total, "warnings": warnings}
+
+    def _collapses(self, request: Search) -> bool:
+        """Say whether copies count and show once; in profile `seed` only where asked for."""
+        return request.copies == "collapse" or (request.copies is None and self._profile == "code")
 
     def _check(self, snapshot: Snapshot, phrases: list[Phrase]) -> Check:
         """Return what says of documents whether their texts agree with the phrases."""
@@ -123,6 +134,20 @@ class Searcher:
             return Snippet("", [])
         text = displayed(message, found.kind, found.call, reveal=request.reveal)
         return snippet(text, ask.text, self._profile, self._snippet_chars, ask.found_by)
+
+
+def _duplicates(snapshot: Snapshot, groups: Groups | None, ranked: Ranked) -> dict[str, Any]:
+    """Return how many copies a hit has and where the first of them are; nothing without any."""
+    others = groups.others(ranked.part, ranked.ordinal) if groups else []
+    if not others:
+        return {}
+    where = []
+    for part, document in others[:SHOWN_COPIES]:
+        segment = part.segment
+        facts = snapshot.files[int(segment.file_ids[segment.columns.file[document]])]
+        message = int(segment.columns.message[document])
+        where.append({"session_path": facts.path, "message_index": message})
+    return {"duplicates": {"count": len(others), "where": where}}
 
 
 def _text(message: Message | None, found: Located) -> str:

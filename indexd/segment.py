@@ -207,6 +207,17 @@ def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Post
     )
 
 
+def distinct(values: Array) -> Array:
+    """Return the distinct values, ascending.
+
+    Sorting integers is many times faster than hashing them, as numpy's unique does.
+    """
+    ordered = np.sort(values)
+    first: Array = np.concatenate((np.ones(len(ordered[:1]), bool), ordered[1:] != ordered[:-1]))
+    found: Array = ordered[first]
+    return found
+
+
 def sort_pairs(keys: Array, values: Array) -> tuple[Array, Array]:
     """Return both arrays in the order of `keys` (i64, not negative); ties in no order.
 

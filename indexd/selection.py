@@ -10,7 +10,7 @@ import numpy as np
 
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
-from indexd.segment import Array
+from indexd.segment import Array, Segment
 
 # One document in so many is few.
 FEW_SHARE = 20
@@ -44,7 +44,8 @@ class View:
     """A selection as seen in one part: the documents in `ranges` for which `mask` is true.
 
     `ranks` are the kinds, by position in KINDS, that the ranges come from; `mask` is None where
-    they say it all; `few` are the documents themselves, where a mask leaves but few.
+    they say it all; `few` are the documents themselves, where a mask leaves but few. `files`
+    says which files are selected (None: all), and `by_file` that nothing else but kinds matters.
     `documents` and `tokens` are what it selects.
     """
 
@@ -53,6 +54,8 @@ class View:
     ranges: tuple[tuple[int, int], ...]
     mask: Array | None
     few: Array | None
+    files: Array | None
+    by_file: bool
     documents: int
     tokens: int
 
@@ -74,6 +77,15 @@ class View:
             ordinals, freqs = ordinals[kept], freqs[kept]
         return ordinals, freqs
 
+    def selects(self, documents: Array) -> Array:
+        """Return the boolean for each of some documents: whether it is selected."""
+        chosen = np.zeros(len(documents), bool)
+        for start, stop in self.ranges:
+            chosen |= (documents >= start) & (documents < stop)
+        if self.mask is not None:
+            chosen &= self.mask[documents]
+        return chosen
+
     def count(self, column: Array) -> int:
         """Return for how many selected documents `column` is not zero."""
         counted = 0
@@ -86,6 +98,8 @@ class View:
 
     def clear(self, column: Array) -> None:
         """Set to zero what `column`, parallel to the documents, has for those not selected."""
+        if self.whole:
+            return
         end = 0
         for start, stop in self.ranges:
             column[end:start] = 0
@@ -133,21 +147,23 @@ def _view(snapshot: Snapshot, part: Part, selection: Selection) -> View:
     ranges = _ranges(part, ranks)
     files = _live_files(snapshot, part, selection.files)
     mask = None if files is None else files[segment.columns.file]
-    if not selection.of_files:
-        mask = _document_mask(snapshot, part, selection, mask)
-        lengths = [segment.columns.length[a:b][mask[a:b]] for a, b in ranges]
-        documents = sum(map(len, lengths))
-        tokens = sum([int(each.sum(dtype=np.int64)) for each in lengths])
-    else:
+    if selection.of_files:
         counts = segment.doc_counts[:, list(ranks)], segment.token_counts[:, list(ranks)]
         documents, tokens = (int((c if files is None else c[files]).sum()) for c in counts)
+    else:
+        mask = _document_mask(snapshot, part, selection, mask)
+        lengths = segment.columns.length[_at(mask, ranges)]
+        documents, tokens = len(lengths), int(lengths.sum(dtype=np.int64))
     few = None
     if mask is not None and documents <= len(segment) // FEW_SHARE:
-        few = np.concatenate(
-            [np.zeros(0, np.int64), *(mask[a:b].nonzero()[0] + a for a, b in ranges)]
-        )
-        few = few.astype(np.uint32)
-    return View(part, ranks, ranges, mask, few, documents, tokens)
+        few = _at(mask, ranges)
+    return View(part, ranks, ranges, mask, few, files, selection.of_files, documents, tokens)
+
+
+def _at(mask: Array, ranges: Iterable[tuple[int, int]]) -> Array:
+    """Return the ordinals (u32) in some ranges for which the mask is true."""
+    found = [mask[start:stop].nonzero()[0] + start for start, stop in ranges]
+    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.uint32)
 
 
 def _ranges(part: Part, ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -182,12 +198,38 @@ def _document_mask(
     if selection.tool_names is not None:
         mask &= _tool_mask(part, selection.tool_names)
     if selection.since is not None or selection.until is not None:
-        times = timestamps(snapshot, part, np.arange(len(segment)))
-        if selection.since is not None:
-            mask &= times >= selection.since
-        if selection.until is not None:
-            mask &= times <= selection.until
+        mask &= _time_mask(snapshot, part, selection)
     return mask
+
+
+def _time_mask(snapshot: Snapshot, part: Part, selection: Selection) -> Array:
+    """Return the boolean per document: whether it was said in the time that is selected."""
+    segment = part.segment
+    since = -1 if selection.since is None else selection.since
+    until = np.iinfo(np.int64).max if selection.until is None else selection.until
+    first, last = _times_of_files(segment)
+    inside = (first >= since) & (last <= until)
+    mask: Array = inside[segment.columns.file]
+    # Most sessions lie on one side; only of the others times are read.
+    doubtful = ~inside & (last >= since) & (first <= until)
+    at = doubtful[segment.columns.file].nonzero()[0]
+    times = timestamps(snapshot, part, at)
+    mask[at] = (times >= since) & (times <= until)
+    return mask
+
+
+def _times_of_files(segment: Segment) -> tuple[Array, Array]:
+    """Return the first and the last time in each file; all of time where one is unknown."""
+    known: tuple[Array, Array] | None = segment.derived.get("times")
+    if known is None:
+        times = segment.columns.timestamp.take(np.arange(len(segment)))
+        first = np.full(len(segment.file_ids), np.iinfo(np.int64).max)
+        last = np.zeros(len(first), np.int64)
+        np.minimum.at(first, segment.columns.file, times)
+        np.maximum.at(last, segment.columns.file, times)
+        last[first == 0] = np.iinfo(np.int64).max
+        known = segment.derived["times"] = (first, last)
+    return known
 
 
 def _tool_mask(part: Part, tool_names: Collection[str]) -> Array:

@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus, UNIXSocketStream
 
 from indexd import __version__, protocol
-from indexd.connection import Connection, Idle, Limits, credentials
+from indexd.connection import Connection, Idle, Limits
 from indexd.errors import (
     BadRequest,
     Busy,
@@ -29,6 +29,7 @@ from indexd.errors import (
     Timeout,
     VersionMismatch,
 )
+from indexd.peer import credentials
 from indexd.requests import Hello, Request, convert, nearest, shown
 
 # What accept says when there is no room for another connection, here or in the kernel.

@@ -14,22 +14,27 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import history
 from indexd.around import around
+from indexd.errors import Busy
 from indexd.index import Index, Snapshot
 from indexd.located import Sources
 from indexd.requests import Around, History, Search, Sessions, Show, Sync
 from indexd.searching import Searcher
 from indexd.sessions import sessions
+from indexd.settling import RowsLost
 from indexd.show import show
 
 # Scoring holds the interpreter; more threads than this would only wait for each other.
 THREADS = 2
+# How often `around` begins anew because what it was about to look up was replaced meanwhile.
+ROWS_TRIES = 5
 
 
 class Service:
     """Answers `search`, `around`, `show`, `sessions`, `history` and `sync`.
 
     `catch_up` returns once everything written before it was called is in the index; `pending`
-    says how many files and bytes are not read yet.
+    says how many files and bytes are not read yet; `restore_rows` has a session read again if
+    the cache has lost rows of it.
     """
 
     def __init__(
@@ -39,9 +44,11 @@ class Service:
         sources: Sources,
         catch_up: Callable[[], Awaitable[None]],
         pending: Callable[[], tuple[int, int]],
+        restore_rows: Callable[[str], Awaitable[None]],
     ) -> None:
         self._index, self._searcher, self._sources = index, searcher, sources
         self._catch_up, self._pending = catch_up, pending
+        self._restore_rows = restore_rows
         self._threads = CapacityLimiter(THREADS)
 
     async def search(self, request: Search) -> dict[str, Any]:
@@ -90,16 +97,26 @@ class Service:
     async def around(self, request: Around) -> dict[str, Any]:
         """Return the answer to `around`."""
         await self._catch_up()
-        files = self._index.snapshot.files.values()
-        return await to_thread.run_sync(
-            around, self._sources, files, request, limiter=self._threads
-        )
+        return await self._with_rows(around, request)
 
     async def show(self, request: Show) -> dict[str, Any]:
         """Return the answer to `show`."""
         await self._catch_up()
-        files = self._index.snapshot.files.values()
-        return await to_thread.run_sync(show, self._sources, files, request, limiter=self._threads)
+        return await self._with_rows(show, request)
+
+    async def _with_rows(
+        self, answer: Callable[[Sources, Any, Any], dict[str, Any]], request: Any
+    ) -> dict[str, Any]:
+        """Return an answer that needs the cache's rows of a session, restored if they are lost."""
+        for _ in range(ROWS_TRIES):
+            files = self._index.snapshot.files.values()
+            try:
+                return await to_thread.run_sync(
+                    answer, self._sources, files, request, limiter=self._threads
+                )
+            except RowsLost as lost:  # By an append at this moment, or with the cache.
+                await self._restore_rows(lost.path)
+        raise Busy("the session is being read again", "ask again in a moment")
 
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""

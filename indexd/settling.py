@@ -8,12 +8,13 @@ follows what was appended, and a file never has more than a few segments.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from indexd import encoding, messages, records
 from indexd.build import build
+from indexd.encoding import DamagedSegment
 from indexd.errors import NotFound
 from indexd.merge import merge
 from indexd.messages import Place
@@ -21,7 +22,16 @@ from indexd.reading import Outcome
 from indexd.records import Record, Run
 from indexd.segment import Segment
 
+T = TypeVar("T")
 Fetch = Callable[[bytes], bytes | None]
+
+
+class RowsLost(NotFound):
+    """Raised when the cache lacks a row of the session at `path`, or cannot make sense of it."""
+
+    def __init__(self, path: str, key: bytes, what: str) -> None:
+        super().__init__(f"the cache's row {key.decode()} is {what}", "the session is read again")
+        self.path = path
 
 
 class Change(NamedTuple):
@@ -40,7 +50,7 @@ class Change(NamedTuple):
 def settle(old: Record | None, outcome: Outcome, fetch: Fetch) -> Change:
     """Return the change that an outcome stands for; `old` is what was known before.
 
-    `fetch` gives rows of the cache. Raises NotFound when it lacks one that is needed.
+    `fetch` gives rows of the cache. Raises RowsLost when it lacks one that is needed.
     """
     record = outcome.record
     if old is not None and record.file_id == old.file_id:
@@ -67,20 +77,36 @@ def removal(record: Record) -> dict[bytes, bytes | None]:
 
 
 def segment_of(record: Record, run: Run, fetch: Fetch) -> Segment:
-    """Return a stored segment. Raises NotFound when its row is gone."""
-    return encoding.decode(_row(fetch, records.segment_key(record.file_id, run.number)))
+    """Return a stored segment. Raises RowsLost."""
+    key = records.segment_key(record.file_id, run.number)
+    return _decoded(encoding.decode, record, fetch, key)
 
 
 def places_of(record: Record, run: Run, fetch: Fetch) -> list[Place]:
-    """Return the places of the messages of a run. Raises NotFound when its row is gone."""
-    return messages.decode(_row(fetch, records.places_key(record.file_id, run.number)))
+    """Return the places of the messages of a run. Raises RowsLost."""
+    key = records.places_key(record.file_id, run.number)
+    return _decoded(messages.decode, record, fetch, key)
 
 
-def _row(fetch: Fetch, key: bytes) -> bytes:
+def rows_are_whole(record: Record, fetch: Fetch) -> bool:
+    """Say whether the cache has all that was stored of a session."""
+    try:
+        for run in record.runs:
+            segment_of(record, run, fetch)
+            places_of(record, run, fetch)
+    except RowsLost:
+        return False
+    return True
+
+
+def _decoded(decode: Callable[[bytes], T], record: Record, fetch: Fetch, key: bytes) -> T:
     value = fetch(key)
     if value is None:
-        raise NotFound(f"the cache has no row {key.decode()}", "the file is read again")
-    return value
+        raise RowsLost(record.path, key, "missing")
+    try:
+        return decode(value)
+    except (ValueError, TypeError, DamagedSegment) as error:
+        raise RowsLost(record.path, key, "damaged") from error
 
 
 def _append(record: Record, outcome: Outcome, fetch: Fetch) -> Change:

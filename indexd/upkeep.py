@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from indexd import base, records
-from indexd.index import Index, Part, merge_parts
+from indexd.index import Index, Part, Snapshot, merge_parts
 from indexd.library import Library
 from indexd.records import Record
 from indexd.segment import Segment
@@ -19,9 +19,10 @@ from indexd.store import Store
 
 log = logging.getLogger(__name__)
 
-# How long the index must rest before the base is written anew, and how much of it must be new.
+# How long the index must rest before the base is written anew, and how much of it must be new. A
+# restart takes what is new from each file's rows, and a base is written as a whole.
 REST_SECONDS = 20.0
-NEW_SHARE = 0.1
+NEW_SHARE = 0.02
 
 
 class Upkeep:
@@ -37,7 +38,8 @@ class Upkeep:
     ) -> None:
         self._index, self._library, self._store = index, library, store
         self._base_path, self._busy = base_path, busy
-        self._base_documents = 0
+        self._base: Segment | None = None
+        self._turn = anyio.Lock()
         self._wanted = anyio.Event()
         self._last_change = time.monotonic()
 
@@ -52,26 +54,34 @@ class Upkeep:
             with anyio.move_on_after(REST_SECONDS):
                 await self._wanted.wait()
             self._wanted = anyio.Event()
-            while due := self._index.due():
-                await self._merge(due)
+            await self._merge_what_is_due()
             if not self._busy() and time.monotonic() - self._last_change >= REST_SECONDS:
                 await self.write_base()
 
-    async def _merge(self, parts: Sequence[Part]) -> None:
-        merged = await to_thread.run_sync(merge_parts, parts)
-        self._index.replace(parts, merged)
+    async def _merge_what_is_due(self) -> None:
+        async with self._turn:
+            while due := self._index.due():
+                self._index.replace(due, await to_thread.run_sync(merge_parts, due))
 
     async def write_base(self) -> None:
         """Write the base if enough of the index is new to it; a full disk is no error."""
-        parts, documents = self._index.snapshot.parts, self._index.snapshot.documents
-        covers = {record.file_id: record.messages for record in self._library}
-        new = abs(documents - self._base_documents)
-        if new <= NEW_SHARE * documents and len(parts) <= 1:
-            return
-        segment = await to_thread.run_sync(self._save, parts, covers)
-        if segment is not None:
-            self._index.replace(parts, segment)
-            self._base_documents = len(segment)
+        async with self._turn:
+            snapshot = self._index.snapshot
+            if self._unlike_base(snapshot) <= NEW_SHARE * snapshot.documents:
+                return
+            covers = {record.file_id: record.messages for record in self._library}
+            segment = await to_thread.run_sync(self._save, snapshot.parts, covers)
+            if segment is not None:
+                self._index.replace(snapshot.parts, segment)
+                self._base = segment
+
+    def _unlike_base(self, snapshot: Snapshot) -> int:
+        """Return how many documents the base lacks, and how many of its own are dead."""
+        part = next((part for part in snapshot.parts if part.segment is self._base), None)
+        if part is None:
+            return snapshot.documents
+        living = int(part.segment.doc_counts[part.live_files].sum())
+        return snapshot.documents - living + len(part.segment) - living
 
     def _save(self, parts: Sequence[Part], covers: Mapping[int, int]) -> Segment | None:
         # What the base covers must be in the rows, or a restart would read it again beside it.
@@ -98,7 +108,7 @@ class Upkeep:
                 self._library.put(record)
         segments = [s for s in (segment, rest) if s is not None]
         self._index.restore(segments, [record.facts() for record in self._library if record.agent])
-        self._base_documents = 0 if segment is None else len(segment)
+        self._base = segment
 
     def _stored_records(self) -> list[Record]:
         found = []

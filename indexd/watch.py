@@ -10,7 +10,7 @@ earlier change below a watched root is in the set.
 
 What events cannot tell (a full queue, no watches left, a network file system, writes through a
 memory map, a hard link written under another name, a root whose parent was moved away) costs
-time, never truth: `indexd.sweep` finds it.
+time, never truth: a sweep finds it.
 """
 
 from __future__ import annotations

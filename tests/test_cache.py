@@ -83,3 +83,24 @@ def test_a_base_never_lends_its_documents_to_another_file(home: Path) -> None:
 
     assert total(home, "blackcurrant", "cherimoya") == [0, 1]
     assert total(home, "blackcurrant", "cherimoya") == [0, 1]
+
+
+def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
+    session = home / "sessions" / "a.jsonl"
+    session.write_bytes(said(*("quince" for _ in range(500))))
+    base = home / "cache" / f"base-sessions-code-{ANALYSIS}"
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled().write_base()
+        first = base.stat().st_ino
+
+        with open(session, "ab") as file:
+            file.write(said("salsify"))
+        engine.write_base()
+        assert base.stat().st_ino == first
+
+        with open(session, "ab") as file:
+            file.write(said(*("salsify" for _ in range(20))))
+        engine.write_base()
+        assert base.stat().st_ino != first
+
+    assert total(home, "quince", "salsify") == [500, 21]

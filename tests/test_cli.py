@@ -15,8 +15,8 @@ import pytest
 from peer import Peer, short_directory
 
 from indexd import __version__, arguments, cli
-from indexd.commands import project
 from indexd.errors import BadRequest, NotAllowed, NotFound
+from indexd.paths import project
 
 HERE = Path(__file__).parent
 INDEX = {"documents": 5, "files": 1, "files_pending": 0, "bytes_pending": 0, "generation": 1}
@@ -159,7 +159,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
         *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
-        *("--literal", "--group", "session"),
+        *("--literal", "--group", "session", "--all-copies"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
 
@@ -170,6 +170,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "role": "tool",
         "literal": True,
         "group": "session",
+        "copies": "all",
         "limit": 3,
         "offset": 6,
         "tool_name": "Bash",
@@ -193,6 +194,16 @@ def test_a_grouped_hit_says_how_many_more_its_session_has(serve, run):
 
     assert "   the cache first\n   and 2 more hits in this session\n2 " in ran.out
     assert ran.out.count("more hit") == 1
+
+
+def test_a_hit_says_where_it_was_said_too(serve, run):
+    where = [{"session_path": "/s/fork.jsonl", "message_index": 7}]
+    one, many = ({"count": count, "where": where} for count in (1, 1200))
+    serve(search=found(hit(1, duplicates=one), hit(2, duplicates=many)))
+    ran = run("query", "x")
+
+    assert "   the same was said in fork #7\n" in ran.out
+    assert "   1,200 copies, as in fork #7\n" in ran.out
 
 
 def test_naming_a_project_searches_in_it(serve, run):

@@ -54,6 +54,7 @@ def test_an_edit_in_the_middle_of_a_grown_file_is_found_by_a_sweep(
     os.utime(path, (1_700_000_000, 1_700_000_000))
     assert total(engine, "appended") == 1
     engine.sweep_later()
+    engine.settled()  # So much is read beside the queries.
 
     assert (total(engine, "apricot"), total(engine, "cherimo")) == (0, 1)
 

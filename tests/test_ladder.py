@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import Stemmer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexd.build import Entry, build
@@ -69,7 +69,7 @@ def scores(
 def plainly(
     said: Sequence[Said], query: str, formula: Formula, profile: Profile
 ) -> dict[int, float]:
-    """Return what `scores` should, by the letter of docs/ranking.md."""
+    """Return what `scores` should, by the letter of docs/ranking-bench.md."""
     counts, lengths = {}, {}
     for at, one in enumerate(said):
         meant = [meaning(raw, profile) for raw in raw_tokens(one.text)]
@@ -136,6 +136,7 @@ formulas = st.one_of(
 )
 
 
+@settings(max_examples=60)
 @given(said_lists, texts, formulas)
 def test_the_formula_is_what_the_documentation_says(said, query, formula):
     found = scores(indexed(said), query, formula)

@@ -52,6 +52,7 @@ def test_a_search_needs_no_more_than_a_query() -> None:
         "role": None,
         "literal": False,
         "group": None,
+        "copies": None,
         "tool_name": None,
         "agent": None,
         "session": None,

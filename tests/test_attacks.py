@@ -1,0 +1,281 @@
+"""What others may do to a running daemon's files, and what must hold all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from indexd.client import Client
+from indexd.confine import RootDirectory
+from indexd.errors import Busy, IndexdError
+from indexd.lock import sole_daemon
+from indexd.model import SessionState
+from indexd.reading import Job, TooMuch, read
+from indexd.records import Record
+from indexd.roots import Root
+from indexd.store import Store
+from tests.living import Living, living, settings
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="attack") as directory:
+        (Path(directory) / "sessions").mkdir()
+        yield Path(directory)
+
+
+def said(text: str, role: str = "user") -> bytes:
+    return json.dumps({"role": role, "content": text}).encode() + b"\n"
+
+
+def write(home: Path, name: str, *texts: str) -> Path:
+    path = home / "sessions" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        file.write(b"".join(map(said, texts)))
+    return path
+
+
+class Process:
+    """The real daemon in a home of its own; its socket lies outside the cache."""
+
+    def __init__(self, home: Path, descriptors: int | None = None) -> None:
+        self.socket = str(home / "run" / "s")
+        (home / "config.toml").write_text(f'[[root]]\npath = "{home}/sessions"\n')
+        ready, its_end = os.pipe()
+        limit = None if descriptors is None else (descriptors, descriptors)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "indexd"],
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(REPOSITORY),
+                "HOME": str(home),
+                "INDEXD_CONFIG": str(home / "config.toml"),
+                "INDEXD_CACHE_DIR": str(home / "cache"),
+                "INDEXD_SOCKET": self.socket,
+                "INDEXD_READY_FD": str(its_end),
+            },
+            pass_fds=(its_end,),
+            stderr=subprocess.PIPE,
+            preexec_fn=limit and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)),
+        )
+        os.close(its_end)
+        with open(ready, "rb") as pipe:
+            assert pipe.read() == b"\n"
+
+    def total(self, query: str) -> int:
+        with Client(self.socket) as client:
+            found: int = client.search(query, copies="all")["total"]
+            return found
+
+
+@contextmanager
+def running(home: Path, descriptors: int | None = None) -> Iterator[Process]:
+    daemon = Process(home, descriptors)
+    try:
+        yield daemon
+    finally:
+        daemon.process.kill()
+        daemon.process.communicate()
+
+
+@contextmanager
+def engine(home: Path, *roots: Root) -> Iterator[Living]:
+    with living(settings(str(home), str(home / "cache"), roots=roots)) as started:
+        yield started.settled()
+
+
+def total(of: Living, query: str) -> int:
+    found: int = of.call("search", query=query, copies="all")["total"]
+    return found
+
+
+def take_every_descriptor(held: ExitStack) -> None:
+    with suppress(OSError):
+        while True:
+            held.callback(os.close, os.dup(0))
+
+
+def rows(home: Path) -> Path:
+    return next((home / "cache").glob("sessions-*"))
+
+
+def test_files_of_the_cache_that_are_cut_to_nothing_do_not_end_the_daemon(home: Path) -> None:
+    write(home, "a.jsonl", "apricot")
+    with running(home) as daemon:
+        assert daemon.total("apricot") == 1
+        for path in rows(home).iterdir():
+            os.truncate(path, 0)
+        for number in range(5):
+            write(home, "a.jsonl", f"apricot {number}")
+            assert daemon.total("apricot") == number + 2
+        assert daemon.process.poll() is None
+    with running(home) as daemon:
+        assert daemon.total("apricot") == 6
+
+
+@pytest.mark.parametrize("what", ["directory", "database"])
+def test_around_reads_a_session_again_whose_rows_were_lost(home: Path, what: str) -> None:
+    path = write(home, "a.jsonl", "apricot", "cherry")
+    with engine(home) as running_engine:
+        if what == "directory":
+            shutil.rmtree(rows(home))
+        else:
+            for each in rows(home).iterdir():
+                each.unlink()
+        write(home, "b.jsonl", "so that something is written")
+        assert total(running_engine, "something") == 1
+
+        answer = running_engine.call("around", session_path=str(path), message_index=1)
+
+        assert [message["text"] for message in answer["messages"]] == ["apricot", "cherry"]
+        assert total(running_engine, "cherry") == 1
+
+
+def test_another_database_in_the_place_of_ours_is_not_mixed_with_it(tmp_path: Path) -> None:
+    other, ours = Store(str(tmp_path / "other")), Store(str(tmp_path / "ours"))
+    for store, value in ((other, b"other"), (ours, b"ours")):
+        store.start()
+        store.put({b"row": value, b"only " + value: value})
+        assert store.flush()
+    other.close()
+    shutil.rmtree(tmp_path / "ours")
+    shutil.copytree(tmp_path / "other", tmp_path / "ours")
+
+    ours.put({b"later": b"1"})
+    ours.flush()
+    ours.close()
+
+    again = Store(str(tmp_path / "ours"))
+    again.start()
+    assert again.scan(b"") == {b"later": b"1"}
+    again.close()
+
+
+def test_a_daemon_whose_socket_was_removed_makes_room_for_the_next(home: Path) -> None:
+    with running(home) as first:
+        os.unlink(first.socket)
+        shutil.rmtree(home / "cache")
+
+        assert first.process.wait(20) == 0
+
+
+def test_a_lock_that_was_removed_is_taken_again(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    with sole_daemon(cache) as lock:
+        shutil.rmtree(cache)
+
+        assert lock.keep()
+
+        with pytest.raises(Busy), sole_daemon(cache):
+            pass
+
+
+def test_a_lock_that_another_daemon_holds_by_now_is_lost(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    with sole_daemon(cache) as lock:
+        shutil.rmtree(cache)
+        with sole_daemon(cache):
+            assert not lock.keep()
+        assert lock.keep()
+
+
+def test_a_crowd_of_clients_takes_no_session_out_of_the_index(home: Path) -> None:
+    for number in range(5):
+        write(home, f"{number}.jsonl", "apricot")
+    with running(home, descriptors=64) as daemon, ExitStack() as crowd:
+        asking = crowd.enter_context(Client(daemon.socket))
+        asking.sync()
+        busy = 0
+        for _ in range(70):
+            try:
+                crowd.enter_context(Client(daemon.socket)).sync()
+            except IndexdError as error:
+                busy += error.code == "busy"
+        assert busy > 0
+        write(home, "3.jsonl", "apricot")
+        write(home, "deeper/new.jsonl", "apricot")
+        assert asking.search("apricot", copies="all")["total"] == 7
+
+        asking.reindex()
+        asking.sync()
+
+        assert asking.search("apricot", copies="all")["total"] == 7
+
+
+def test_a_lack_of_descriptors_is_no_absence_of_files(home: Path) -> None:
+    write(home, "a.jsonl", "apricot")
+    with engine(home) as running_engine:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+        try:
+            with ExitStack() as held:
+                take_every_descriptor(held)
+                running_engine.sweep_later()
+                running_engine.call("sync")
+                assert running_engine.call("search", query="apricot", sync=False)["total"] == 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        write(home, "a.jsonl", "apricot again")
+
+        assert total(running_engine, "apricot") == 2
+
+
+def test_a_large_file_that_begins_anew_is_left_to_the_backlog(home: Path) -> None:
+    path = write(home, "a.jsonl", *["apricot"] * 100)
+    record = Record(0, str(path), str(path), str(path.parent), "global", "", None, SessionState())
+    with RootDirectory(str(path.parent)) as root:
+        with pytest.raises(TooMuch):
+            read(Job(record, "", 1, "code", limit=path.stat().st_size - 1), root)
+        outcome = read(Job(record, "", 1, "code", limit=path.stat().st_size), root)
+    assert outcome.record.messages == 100
+
+
+def test_a_large_file_rewritten_in_place_is_found_by_its_new_words_alone(home: Path) -> None:
+    path = write(home, "a.jsonl", *["apricot " + "x" * 1000] * 5000)
+    with engine(home) as running_engine:
+        with open(path, "r+b") as file:
+            file.write(b"".join([said("cherry " + "x" * 1000)] * 5100))
+        running_engine.call("search", query="cherry")
+        running_engine.settled()
+
+        assert (total(running_engine, "apricot"), total(running_engine, "cherry")) == (0, 5100)
+
+
+def test_an_event_log_that_is_none_any_more_gives_the_session_back(home: Path) -> None:
+    write(home, "a.jsonl", "apricot")
+    log = home / "sessions" / "a.events.jsonl"
+    event = {"schema_version": 1, "type": "replace", "messages": [
+        {"role": "user", "content": "cherry"}]}  # fmt: skip
+    log.write_bytes(json.dumps(event).encode() + b"\n")
+    with engine(home) as running_engine:
+        assert (total(running_engine, "apricot"), total(running_engine, "cherry")) == (0, 1)
+
+        log.write_bytes(b'{"something": "else", "padding": "' + b"x" * 500 + b'"}\n')
+
+        assert (total(running_engine, "apricot"), total(running_engine, "cherry")) == (1, 0)
+
+
+def test_sessions_of_a_root_that_moved_are_not_found_twice(home: Path) -> None:
+    write(home, "a.jsonl", "apricot")
+    root, elsewhere = home / "sessions", home / "elsewhere"
+    with engine(home) as running_engine:
+        os.rename(root, elsewhere)
+        os.symlink(elsewhere, root)
+        assert total(running_engine, "apricot") == 1
+        os.unlink(root)
+        os.rename(elsewhere, root)
+
+        assert total(running_engine, "apricot") == 1
