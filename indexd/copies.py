@@ -237,7 +237,12 @@ def _without(view: View, hidden: Array) -> View:
     mask[hidden] = False
     tokens = int(segment.columns.length[hidden].sum(dtype=np.int64))
     return replace(
-        view, mask=mask, documents=view.documents - len(hidden), tokens=view.tokens - tokens
+        view,
+        mask=mask,
+        few=None if view.few is None else view.few[mask[view.few]],
+        by_file=False,
+        documents=view.documents - len(hidden),
+        tokens=view.tokens - tokens,
     )
 
 

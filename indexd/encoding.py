@@ -30,6 +30,8 @@ _WIDTHS = {
 _NARROW = ("<u1", "<u2", "<u4", "<u8")
 _CODES = frozenset(np.dtype(code).str for code in (*_NARROW, "<i8"))
 _MAGIC = b"indexd-base\x01"
+# Up to so many elements of a column in a file are read one by one: a page of hits, say.
+SINGLE_READS = 64
 # Bounds what a damaged length can make us read; a header holds 12 bytes per file.
 _MAX_HEADER_BYTES = 1 << 26
 
@@ -203,9 +205,11 @@ class FileArray:
         return np.frombuffer(data, self._dtype).astype(self._wide, copy=False)
 
     def take(self, at: Array) -> Array:
-        """Return the elements at some positions: one read of the stretch that holds them."""
-        if not len(at):
-            return np.zeros(0, self._wide)
+        """Return the elements at some positions, a few one by one, more in one stretch."""
+        if len(at) <= SINGLE_READS:
+            size = self._dtype.itemsize
+            pieces = [self._file.read(self._offset + each * size, size) for each in at.tolist()]
+            return np.frombuffer(b"".join(pieces), self._dtype).astype(self._wide, copy=False)
         first, last = int(at.min()), int(at.max())
         taken: Array = self[first : last + 1].take(at - first)
         return taken

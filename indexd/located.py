@@ -13,6 +13,7 @@ from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.messages import Place
 from indexd.model import KINDS, Kind, Message
+from indexd.ranking import Ranked
 from indexd.records import Record
 from indexd.selection import timestamps
 from indexd.settling import Fetch
@@ -56,16 +57,31 @@ class Located(NamedTuple):
     place: Place
 
 
-def located(snapshot: Snapshot, part: Part, ordinal: int) -> Located:
-    """Return where a document of `part` lies in its session file."""
-    segment, at = part.segment, np.array([ordinal])
-    columns = segment.columns
-    place = Place(
-        int(columns.message[ordinal]),
-        int(columns.offset.take(at)[0]),
-        int(columns.size.take(at)[0]),
-        int(columns.part.take(at)[0]),
-        int(timestamps(snapshot, part, at)[0]),
-        segment.tool_names[int(columns.tool[ordinal])],
+def located(snapshot: Snapshot, part: Part, ordinals: Sequence[int]) -> list[Located]:
+    """Return where documents of `part` lie in their session files."""
+    segment, at = part.segment, np.array(ordinals, np.int64)
+    columns, names = segment.columns, segment.tool_names
+    places = map(
+        Place,
+        columns.message.take(at).tolist(),
+        columns.offset.take(at).tolist(),
+        columns.size.take(at).tolist(),
+        columns.part.take(at).tolist(),
+        timestamps(snapshot, part, at).tolist(),
+        [names[tool] for tool in columns.tool.take(at).tolist()],
     )
-    return Located(KINDS[int(segment.kind_ranks(at)[0])], int(columns.call[ordinal]), place)
+    kinds = [KINDS[rank] for rank in segment.kind_ranks(at).tolist()]
+    return list(map(Located, kinds, columns.call.take(at).tolist(), places))
+
+
+def located_rows(snapshot: Snapshot, rows: Sequence[Ranked]) -> list[Located]:
+    """Return where the documents of an answer lie, one for one."""
+    by_part: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        by_part.setdefault(id(row.part), []).append(number)
+    found: dict[int, Located] = {}
+    for numbers in by_part.values():
+        ordinals = [rows[number].ordinal for number in numbers]
+        part = rows[numbers[0]].part
+        found |= dict(zip(numbers, located(snapshot, part, ordinals), strict=True))
+    return [found[number] for number in range(len(rows))]

@@ -46,10 +46,9 @@ Place = Annotated[
 Whole = Annotated[int, Meta(description="a whole number")]
 OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
 Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
+OptionalResults = Annotated[Results | None, Meta(description="a whole number from 1 to 100")]
 Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
-OptionalTokens = Annotated[
-    int | None, Meta(ge=0, le=10**12, description="a whole number of tokens")
-]
+OptionalTokens = Annotated[Tokens | None, Meta(description="a whole number of tokens")]
 Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
 Order = Annotated[Literal["relevance", "recent"], Meta(description='"relevance" or "recent"')]
 Subagents = Annotated[
@@ -233,7 +232,7 @@ class ToolSearch(Request):
 
     query: OptionalText = None
     tool_id: OptionalText = None
-    max_results: Results | None = None
+    max_results: OptionalResults = None
     session: OptionalText = None
     server: OptionalText = None
     detail: Detail = "signature"

@@ -45,10 +45,11 @@ class Choice(NamedTuple):
     def owns(self, facts: FileFacts) -> bool:
         """Say whether a session is in the project: directly in `session_dir` or its `subagents/`,
         or with a recorded directory that is the project's or below it."""
-        directory = os.path.dirname(facts.path)
         own = self.session_dir
-        if own is not None and directory in (own, os.path.join(own, "subagents")):
-            return True
+        if own is not None:
+            directory = os.path.dirname(facts.path)
+            if directory in (own, os.path.join(own, "subagents")):
+                return True
         return any(_lies_in(facts.cwd, project) for project in self.project)
 
 

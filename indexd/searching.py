@@ -14,7 +14,7 @@ from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
 from indexd.extract import displayed, documents
 from indexd.index import FileFacts, Snapshot
-from indexd.located import Located, Sources, located
+from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
 from indexd.phrases import Phrase, agrees
@@ -67,9 +67,11 @@ class Searcher:
         found = rank(snapshot, ask.terms, selection, order, top, ask.demand, check, copies)
         page = found.ranked[request.offset :]
         hits = [
-            self._hit(snapshot, request, choice, ask, number, ranked)
+            self._hit(request, choice, ask, number, ranked, where)
             | _duplicates(snapshot, found.groups, ranked)
-            for number, ranked in enumerate(page, start=request.offset + 1)
+            for number, (ranked, where) in enumerate(
+                zip(page, located_rows(snapshot, page), strict=True), start=request.offset + 1
+            )
         ]
         warnings = [*ask.warnings, *_left_out(found)]
         if not hits:
@@ -84,7 +86,7 @@ class Searcher:
         """Return what says of documents whether their texts agree with the phrases."""
 
         def check(rows: Sequence[Ranked]) -> list[bool]:
-            places = [located(snapshot, row.part, row.ordinal) for row in rows]
+            places = located_rows(snapshot, rows)
             by_file: dict[FileFacts, list[Place]] = {}
             for row, found in zip(rows, places, strict=True):
                 by_file.setdefault(row.facts, []).append(found.place)
@@ -98,15 +100,14 @@ class Searcher:
 
     def _hit(
         self,
-        snapshot: Snapshot,
         request: Search,
         choice: Choice,
         ask: Asked,
         number: int,
         ranked: Ranked,
+        found: Located,
     ) -> dict[str, Any]:
         facts = ranked.facts
-        found = located(snapshot, ranked.part, ranked.ordinal)
         shown = self._shown(facts, found, request, ask)
         hit = {
             "rank": number,

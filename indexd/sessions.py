@@ -100,7 +100,7 @@ def _first(snapshot: Snapshot, file_id: int, kind: Kind) -> Located | None:
         start, stop = (int(bound) for bound in segment.kind_starts[rank : rank + 2])
         at = start + int(segment.columns.file[start:stop].searchsorted(local))
         if at < stop and segment.columns.file[at] == local:
-            found.append(located(snapshot, part, at))
+            found += located(snapshot, part, [at])
     return min(found, key=lambda each: each.place.message_index, default=None)
 
 

@@ -145,39 +145,48 @@ class Tools:
         assert self._watcher is not None
         seen = await asyncio.wrap_future(self._watcher.barrier())
         async with self._turn:
-            if self._watcher.drain() or not seen:
-                await self._read_journals()
+            # What was drained is read, even if who asked does not wait for it.
+            with anyio.CancelScope(shield=True):
+                if self._watcher.drain() or not seen:
+                    await self._read_journals()
 
     async def _read_journals(self) -> None:
-        await to_thread.run_sync(self._read_every_journal)
-
-    def _read_every_journal(self) -> None:
-        try:
-            directory = RootDirectory(self._events_dir)
-        except OSError:  # Not there yet.
-            return
-        with directory:
-            for name in sorted(os.listdir(directory.path)):
-                if name.endswith(".jsonl") and not name.startswith("."):
-                    try:
-                        self._read_journal(directory, os.path.join(directory.path, name))
-                    except (IndexdError, OSError) as error:
-                        self._problem(f"{name}: {error}")
-
-    def _read_journal(self, directory: RootDirectory, path: str) -> None:
-        fd = directory.open(path)
-        try:
-            look = examine(fd, self._checkpoints.get(path))
+        """Apply what the journals gained; read in a thread, applied where answers are made."""
+        for path, lines, checkpoint in await to_thread.run_sync(self._gained):
             rows: dict[bytes, bytes | None] = {}
-            for line in look.lines():
-                rows |= self._line(path, line.data)
-            checkpoint = look.checkpoint()
-        finally:
-            os.close(fd)
-        if checkpoint != self._checkpoints.get(path):
+            for line in lines:
+                rows |= self._line(path, line)
             self._checkpoints[path] = checkpoint
             key = _JOURNAL + os.fsencode(path)
             self._store.put(rows | {key: msgspec.msgpack.encode(checkpoint)})
+
+    def _gained(self) -> list[tuple[str, list[bytes], Checkpoint]]:
+        """Return (path, new lines, checkpoint) of each journal that changed."""
+        try:
+            directory = RootDirectory(self._events_dir)
+        except OSError:  # Not there yet.
+            return []
+        found = []
+        with directory:
+            for name in sorted(os.listdir(directory.path)):
+                if name.endswith(".jsonl") and not name.startswith("."):
+                    path = os.path.join(directory.path, name)
+                    try:
+                        lines, checkpoint = self._new_lines(directory, path)
+                    except (IndexdError, OSError) as error:
+                        self._problem(f"{name}: {error}")
+                        continue
+                    if checkpoint != self._checkpoints.get(path):
+                        found.append((path, lines, checkpoint))
+        return found
+
+    def _new_lines(self, directory: RootDirectory, path: str) -> tuple[list[bytes], Checkpoint]:
+        fd = directory.open(path)
+        try:
+            look = examine(fd, self._checkpoints.get(path))
+            return [line.data for line in look.lines()], look.checkpoint()
+        finally:
+            os.close(fd)
 
     def _line(self, path: str, line: bytes) -> dict[bytes, bytes | None]:
         """Return the rows that one line of a journal changes; a bad line changes none."""
@@ -188,7 +197,7 @@ class Tools:
             if not isinstance(event, dict):
                 raise BadRequest("an event is a JSON object")
             return self._apply(event)[1]
-        except (ValueError, RecursionError, BadRequest) as error:
+        except (ValueError, TypeError, KeyError, RecursionError, IndexdError) as error:
             self._problem(f"{os.path.basename(path)}: a line was left out: {error}")
             return {}
 

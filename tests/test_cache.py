@@ -87,7 +87,7 @@ def test_a_base_never_lends_its_documents_to_another_file(home: Path) -> None:
 
 def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
     session = home / "sessions" / "a.jsonl"
-    session.write_bytes(said(*("quince" for _ in range(500))))
+    session.write_bytes(said(*(f"quince {n}" for n in range(500))))
     base = home / "cache" / f"base-sessions-code-{ANALYSIS}"
     with living(settings(str(home), str(home / "cache"))) as engine:
         engine.settled().write_base()
@@ -99,7 +99,7 @@ def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
         assert base.stat().st_ino == first
 
         with open(session, "ab") as file:
-            file.write(said(*("salsify" for _ in range(20))))
+            file.write(said(*(f"salsify {n}" for n in range(20))))
         engine.write_base()
         assert base.stat().st_ino != first
 

@@ -256,7 +256,9 @@ def test_sub_agents_are_told_from_forks(tmp_path: Any) -> None:
         found = {
             choice: [
                 os.path.basename(hit["session_path"])
-                for hit in engine.call("search", query="cache", subagents=choice)["hits"]
+                for hit in engine.call("search", query="cache", subagents=choice, copies="all")[
+                    "hits"
+                ]
             ]
             for choice in ("exclude", "only")
         }

@@ -251,8 +251,8 @@ def test_the_window_of_a_history_call_is_kept_within_bounds(given: int, used: in
 
 
 def test_a_tool_search_asks_by_exactly_one_thing() -> None:
-    assert convert({"query": "a"}, ToolSearch).max_results == 5
-    assert convert({"tool_id": "s::t", "query": " "}, ToolSearch).detail == "full"
+    assert convert({"query": "a"}, ToolSearch).max_results is None
+    assert convert({"tool_id": "s::t", "query": " "}, ToolSearch).detail == "signature"
     for params in ({}, {"query": "a", "tool_id": "s::t"}, {"query": ""}):
         error = refusal(params, ToolSearch)
         assert error.message.startswith("exactly one of query and tool_id is needed")

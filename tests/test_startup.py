@@ -95,6 +95,7 @@ def test_the_blocking_client_alone_loads_even_less():
         "indexd.errors",
         "indexd.methods",
         "indexd.paths",
+        "indexd.peer",
         "indexd.protocol",
     }
 

@@ -59,6 +59,7 @@ def workplace(directory: str | None) -> Iterator[str]:
     """Yield the given directory, or one that is gone afterwards; its path is short."""
     if directory is not None:
         os.makedirs(directory, exist_ok=True)
+        os.chmod(directory, 0o700)
         yield os.path.abspath(directory)
         return
     with tempfile.TemporaryDirectory(prefix="ix", ignore_cleanup_errors=True) as temporary:
