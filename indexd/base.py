@@ -20,6 +20,7 @@ from indexd.merge import merge
 from indexd.records import Record
 from indexd.segment import Segment
 from indexd.settling import Fetch, RowsLost, segment_of
+from indexd.source import DamagedSegment, OpenFile
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,10 @@ def save(parts: Iterable[Part], messages: Mapping[int, int], path: str) -> Segme
 
     `messages` says how many messages of each file the parts cover. Raises OSError.
     """
-    merged = merge_parts(list(parts))
+    merged = merge_parts(list(parts), packed=True)
     covered = [messages.get(file_id, 0) for file_id in merged.file_ids.tolist()]
     encoding.save(merged, path, {"covered": covered})
-    segment, _ = encoding.load(encoding.OpenFile(path))
+    segment, _ = encoding.load(OpenFile(path))
     return segment
 
 
@@ -43,12 +44,12 @@ def load(path: str, messages: Mapping[int, int]) -> tuple[Segment | None, dict[i
     can be lost with the power) is cut down to that: the files will be read on from there.
     """
     try:
-        segment, extra = encoding.load(encoding.OpenFile(path))
+        segment, extra = encoding.load(OpenFile(path))
         covered = dict(zip(segment.file_ids.tolist(), extra["covered"], strict=True))
         return _cut_down(segment, covered, messages)
     except FileNotFoundError:
         return None, {}
-    except (OSError, ValueError, KeyError, TypeError, encoding.DamagedSegment) as error:
+    except (OSError, ValueError, KeyError, TypeError, DamagedSegment) as error:
         log.warning("base unusable, rebuilding it from the rows error=%r", error)
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -63,7 +64,7 @@ def _cut_down(
         return segment, covered
     keep = segment.columns.message < limits[segment.columns.file]
     kept = {i: min(have, messages.get(i, 0)) for i, have in covered.items()}
-    return merge([segment], [np.asarray(keep)]), kept
+    return merge([segment], [np.asarray(keep)], packed=True), kept
 
 
 def beyond(

@@ -39,10 +39,16 @@ def weights(
     The order of operations is fixed, so that equal inputs give bit-equal scores wherever the
     documents are stored.
     """
-    added: Floats = lengths * (K1 * B / average)
-    added += K1 * (1 - B)
-    added += term_freqs
-    return np.divide(term_freqs * (idf * (K1 + 1)), added, out=added)
+    added: Floats = (
+        term_freqs * (idf * (K1 + 1)) / (lengths * (K1 * B / average) + K1 * (1 - B) + term_freqs)
+    )
+    return added
+
+
+def weight(term_freq: int, length: int, average: float, idf: float) -> float:
+    """Return what `weights` returns of one document."""
+    added = term_freq * (idf * (K1 + 1)) / (length * (K1 * B / average) + K1 * (1 - B) + term_freq)
+    return added
 
 
 def most(idf: float) -> float:

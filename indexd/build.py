@@ -20,7 +20,7 @@ from indexd.segment import (
     Dictionary,
     Segment,
     assemble,
-    pack_postings,
+    postings_of,
     sort_pairs,
 )
 from indexd.text import Profile, tokens_of
@@ -57,7 +57,7 @@ def build(entries: Iterable[Entry], profile: Profile) -> Segment:
     return assemble(
         *_columns([entries[at] for at in order.tolist()], lengths[order]),
         dictionary,
-        pack_postings(len(dictionary), len(order), keys, totals),
+        postings_of(len(dictionary), len(order), keys, totals),
     )
 
 

@@ -1,48 +1,64 @@
-"""Segments as bytes: compact for a row of the cache, plain for the base file.
+"""Segments as bytes: whole for a row of the cache, in sections for a file or another process.
 
 In a row every array takes the narrowest integers that hold it, ordinals are differences, hashes
 are left out (they follow from the terms), and the whole is deflated. In the base file postings
-stay as they are, so that a query reads just its slices with `pread`: a file cut short under us
-is then an error, never a fault of the process.
+are packed term by term, and what is wanted of few documents lies in blocks, so that a query reads
+just what it needs with `pread`: a file cut short under us is then an error, never a fault of the
+process. Between processes nothing is worth packing.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, BinaryIO
 
 import msgpack
 import numpy as np
 
-from indexd.segment import Array, Columns, Dictionary, Postings, Segment, assemble, term_hash
+from indexd.blocks import Blocks, Column, pack
+from indexd.packing import PackedPostings, packed
+from indexd.segment import (
+    ESCAPE,
+    UNSIGNED,
+    Array,
+    Columns,
+    Dictionary,
+    PlainPostings,
+    Segment,
+    assemble,
+    narrowed,
+    term_hash,
+)
+from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
 
 VERSION = 1
 _RESIDENT = ("file", "message", "call", "length", "tool")
 _DISTANT = ("digest", "timestamp", "offset", "size", "part")
+# Where a document lies and when it was said; in a file these are in blocks.
+_PLACES = {"timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4"}
+# Sections that are compressed in a file: all that is read once and whole, but for hashes.
+_ZIPPED = frozenset({
+    *_RESIDENT, "file_ids", "term_sizes", "blob", "counts", "codes", "block_sizes", "place_sizes",
+})  # fmt: skip
 _WIDTHS = {
     "file": "<u4", "message": "<u4", "call": "<u4", "length": "<u4", "tool": "<u4",
     "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4",
 }  # fmt: skip
-_NARROW = ("<u1", "<u2", "<u4", "<u8")
-_CODES = frozenset(np.dtype(code).str for code in (*_NARROW, "<i8"))
-_MAGIC = b"indexd-base\x01"
+_CODES = frozenset(np.dtype(code).str for code in (*UNSIGNED, "<i8"))
+_MAGIC = b"indexd-base\x02"
 # Up to so many elements of a column in a file are read one by one: a page of hits, say.
 SINGLE_READS = 64
 # Bounds what a damaged length can make us read; a header holds 12 bytes per file.
 _MAX_HEADER_BYTES = 1 << 26
 
 
-class DamagedSegment(Exception):
-    """Raised when bytes are not a whole segment of this version."""
-
-
 def encode(segment: Segment) -> bytes:
     """Return the compact form of a segment."""
-    postings = segment.postings
+    ordinals, freqs = segment.postings.of(0, len(segment.dictionary))
+    large_at = np.flatnonzero(freqs >= ESCAPE)
     columns = segment.columns
     everything = np.arange(len(segment))
     arrays = [
@@ -51,11 +67,11 @@ def encode(segment: Segment) -> bytes:
             getattr(columns, name).take(everything)
             for name in (*_RESIDENT, "offset", "size", "part")
         ),
-        _differences(postings),
-        np.diff(postings.starts),
-        postings.freqs[0 : int(postings.starts[-1])],
-        postings.large_at,
-        postings.large,
+        _differences(segment.postings.starts, ordinals),
+        np.diff(segment.postings.starts),
+        np.minimum(freqs, ESCAPE),
+        large_at,
+        freqs[large_at],
         np.diff(segment.dictionary.starts),
         segment.kind_starts,
     ]
@@ -75,17 +91,8 @@ def encode(segment: Segment) -> bytes:
 
 def decode(data: bytes) -> Segment:
     """Return the segment of its compact form; raises DamagedSegment."""
-    with _misfits_are_damage():
+    with misfits_are_damage():
         return _decode(msgpack.unpackb(zlib.decompress(data), unicode_errors="surrogatepass"))
-
-
-@contextmanager
-def _misfits_are_damage() -> Iterator[None]:
-    """Turn whatever is raised by bytes that do not mean what they should into DamagedSegment."""
-    try:
-        yield
-    except (zlib.error, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise DamagedSegment(f"not a whole segment: {error!r}") from error
 
 
 def _decode(body: Any) -> Segment:
@@ -108,7 +115,7 @@ def _decode(body: Any) -> Segment:
         part.astype("u4"),
     )
     starts = _starts(counts)
-    postings = Postings(
+    postings = PlainPostings(
         starts,
         _ordinals(differences, starts),
         freqs.astype("u1"),
@@ -126,24 +133,31 @@ def _decode(body: Any) -> Segment:
 
 
 def dump(segment: Segment, file: BinaryIO, extra: dict[str, Any]) -> None:
-    """Write the plain form of a segment to `file`; `extra` travels in its header."""
-    sections = _sections(segment)
-    layout, at = {}, 0
-    for name, array in sections.items():
-        layout[name] = [array.dtype.str, at, array.nbytes, zlib.crc32(_bytes(array))]
-        at += -(-array.nbytes // 8) * 8
+    """Write a segment to `file` so that it is read section by section, `extra` in its header.
+
+    With packed postings everything is kept small, as a file should be; else quick to load.
+    """
+    layout: dict[str, Any] = {}
+    pieces: list[bytes | memoryview] = []
+    at = 0
+    for name, array in _sections(segment).items():
+        data: bytes | memoryview = np.ascontiguousarray(array).view("u1").data
+        zipped = name in _ZIPPED and isinstance(segment.postings, PackedPostings)
+        data = zlib.compress(data, 1) if zipped else data
+        layout[name] = [array.dtype.str, at, len(data), zlib.crc32(data), zipped]
+        pieces += [data, bytes(-len(data) % 8)]
+        at += -(-len(data) // 8) * 8
     header = msgpack.packb(
         [VERSION, list(segment.tool_names), layout, extra], unicode_errors="surrogatepass"
     )
     head = _MAGIC + len(header).to_bytes(8, "big") + zlib.crc32(header).to_bytes(4, "big") + header
     file.write(head + bytes(-len(head) % 8))
-    for array in sections.values():
-        file.write(_bytes(array))
-        file.write(bytes(-array.nbytes % 8))
+    file.writelines(pieces)
 
 
 def save(segment: Segment, path: str, extra: dict[str, Any]) -> None:
-    """Write a segment as a base file, whole or not at all. Raises OSError."""
+    """Write a segment, packed, as a base file: whole or not at all. Raises OSError."""
+    segment = replace(segment, postings=packed(segment.postings))
     temporary = f"{path}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -157,104 +171,70 @@ def save(segment: Segment, path: str, extra: dict[str, Any]) -> None:
         raise
 
 
-class OpenFile:
-    """A descriptor that is closed when the last array that reads from it goes."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset`. Raises DamagedSegment where the file is shorter."""
-        data = os.pread(self._descriptor, size, offset)
-        while len(data) < size:
-            piece = os.pread(self._descriptor, size - len(data), offset + len(data))
-            if not piece:
-                raise DamagedSegment("the base file is cut short")
-            data += piece
-        return data
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-
-class Memory:
-    """The plain form of a segment in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-
-    def read(self, offset: int, size: int) -> memoryview:
-        """Return `size` bytes from `offset`. Raises DamagedSegment where there are fewer."""
-        if offset + size > len(self._data):
-            raise DamagedSegment("the segment is cut short")
-        return self._data[offset : offset + size]
-
-
 class FileArray:
-    """An array in an open file; slices are read when asked for."""
+    """A column in a source; what is asked for is read when asked for."""
 
-    def __init__(self, file: OpenFile, offset: int, dtype: str, wide: str) -> None:
-        self._file, self._offset = file, offset
-        self._dtype, self._wide = np.dtype(dtype), np.dtype(wide)
-
-    def __getitem__(self, part: slice) -> Array:
-        size = self._dtype.itemsize
-        data = self._file.read(self._offset + part.start * size, (part.stop - part.start) * size)
-        return np.frombuffer(data, self._dtype).astype(self._wide, copy=False)
+    def __init__(self, source: Source, dtype: str, wide: str) -> None:
+        self._source, self._dtype, self._wide = source, np.dtype(dtype), np.dtype(wide)
 
     def take(self, at: Array) -> Array:
         """Return the elements at some positions, a few one by one, more in one stretch."""
+        size = self._dtype.itemsize
         if len(at) <= SINGLE_READS:
-            size = self._dtype.itemsize
-            pieces = [self._file.read(self._offset + each * size, size) for each in at.tolist()]
-            return np.frombuffer(b"".join(pieces), self._dtype).astype(self._wide, copy=False)
+            pieces = [self._source.read(each * size, size) for each in at.tolist()]
+            return np.frombuffer(b"".join(pieces), self._dtype).astype(self._wide)
         first, last = int(at.min()), int(at.max())
-        taken: Array = self[first : last + 1].take(at - first)
-        return taken
+        data = self._source.read(first * size, (last + 1 - first) * size)
+        return np.frombuffer(data, self._dtype).take(at - first).astype(self._wide)
 
 
-def load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
+def load(source: Source) -> tuple[Segment, dict[str, Any]]:
     """Return the segment in its plain form, and the `extra` it was written with.
 
     Postings of a file stay there, and are read as queries need them. Every section is checked
     against its checksum once; raises DamagedSegment.
     """
-    with _misfits_are_damage():
+    with misfits_are_damage():
         return _load(source)
 
 
-def _load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
+def _load(source: Source) -> tuple[Segment, dict[str, Any]]:
     names, layout, extra, start = _read_header(source)
 
     def array(name: str) -> Array:
-        code, at, size, checksum = layout[name]
+        code, at, size, checksum, zipped = layout[name]
         data = source.read(start + at, size)
         if zlib.crc32(data) != checksum:
             raise DamagedSegment(f"section {name} fails its checksum")
-        return _array(data, code)
+        return _array(zlib.decompress(data) if zipped else data, code)
 
-    def distant(name: str, wide: str) -> Array | FileArray:
-        if isinstance(source, Memory):
-            return array(name).astype(wide)
-        code, at, size, checksum = layout[name]
+    def section(name: str) -> Section:
+        _, at, size, checksum, _ = layout[name]
         _check_section(source, start + at, size, checksum)
-        return FileArray(source, start + at, code, wide)
+        return Section(source, start + at)
 
+    in_blocks = "codes" in layout
+    resident = {name: array(name) for name in _RESIDENT}
+    resident["length"] = resident["length"].astype("<u4")
+    if in_blocks:
+        offsets = _starts(array("place_sizes"))
+        blocks = Blocks(section("places"), offsets, _PLACES, len(resident["file"]))
+        distant: dict[str, Any] = {name: Column(blocks, name) for name in _PLACES}
+        distant["digest"] = FileArray(section("digest"), layout["digest"][0], _WIDTHS["digest"])
+    else:
+        distant = {name: array(name).astype(_WIDTHS[name]) for name in _DISTANT}
     segment = assemble(
         array("file_ids"),
         tuple(names),
         _ranks(array("kind_starts")),
-        Columns(
-            *(array(name).astype(_WIDTHS[name]) for name in _RESIDENT),
-            *(distant(name, _WIDTHS[name]) for name in _DISTANT),
-        ),
-        Dictionary(array("hashes"), array("term_starts"), array("blob").tobytes()),
-        Postings(
-            array("starts"),
-            distant("ordinals", "<u4"),
-            distant("freqs", "<u1"),
+        Columns(*(distant[name] if name in distant else resident[name] for name in _WIDTHS)),
+        Dictionary(array("hashes"), _starts(array("term_sizes")), array("blob").tobytes()),
+        PackedPostings(array("counts"), array("codes"), array("block_sizes"), section("postings"))
+        if in_blocks
+        else PlainPostings(
+            _starts(array("counts")),
+            array("ordinals").astype("<u4"),
+            array("freqs"),
             array("large_at"),
             array("large"),
         ),
@@ -263,30 +243,41 @@ def _load(source: OpenFile | Memory) -> tuple[Segment, dict[str, Any]]:
 
 
 def _sections(segment: Segment) -> dict[str, Array]:
-    postings = segment.postings
-    total = int(postings.starts[-1])
+    """Return what is written of a segment, by name."""
     everything = np.arange(len(segment))
     columns = {n: getattr(segment.columns, n).take(everything) for n in _WIDTHS}
-    return {name: _narrowed(column) for name, column in columns.items()} | {
+    sections = {
         "file_ids": segment.file_ids,
         "kind_starts": segment.kind_starts,
         "hashes": segment.dictionary.hashes,
-        "term_starts": segment.dictionary.starts,
+        "term_sizes": narrowed(np.diff(segment.dictionary.starts)),
         "blob": np.frombuffer(segment.dictionary.blob, "u1"),
-        "starts": postings.starts,
-        "large_at": postings.large_at,
-        "large": postings.large,
-        "ordinals": postings.ordinals[0:total],
-        "freqs": postings.freqs[0:total],
+        "counts": narrowed(np.diff(segment.postings.starts)),
     }
-
-
-def _bytes(array: Array) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).tobytes())
+    if isinstance(segment.postings, PackedPostings):
+        blocks = pack({name: columns.pop(name) for name in _PLACES})
+        whole = segment.postings.blocks()
+        sections |= {
+            "places": np.frombuffer(b"".join(blocks), "u1"),
+            "place_sizes": np.array(list(map(len, blocks)), "u4"),
+            "codes": whole.codes,
+            "block_sizes": narrowed(whole.sizes),
+            "postings": np.frombuffer(whole.data, "u1"),
+        }
+    else:
+        ordinals, freqs = segment.postings.of(0, len(segment.dictionary))
+        large_at = np.flatnonzero(freqs >= ESCAPE)
+        sections |= {
+            "ordinals": narrowed(ordinals),
+            "freqs": np.minimum(freqs, ESCAPE).astype("u1"),
+            "large_at": large_at,
+            "large": freqs[large_at].astype("u4"),
+        }
+    return sections | {name: narrowed(column) for name, column in columns.items()}
 
 
 def _read_header(
-    source: OpenFile | Memory,
+    source: Source,
 ) -> tuple[list[str], dict[str, Any], dict[str, Any], int]:
     fixed = len(_MAGIC) + 12
     head = bytes(source.read(0, fixed))
@@ -312,7 +303,7 @@ def _array(data: bytes | memoryview, code: str) -> Array:
     return np.frombuffer(data, code)
 
 
-def _check_section(source: OpenFile, start: int, size: int, checksum: int) -> None:
+def _check_section(source: Source, start: int, size: int, checksum: int) -> None:
     value, piece = 0, 1 << 20
     for at in range(0, size, piece):
         value = zlib.crc32(source.read(start + at, min(piece, size - at)), value)
@@ -321,25 +312,15 @@ def _check_section(source: OpenFile, start: int, size: int, checksum: int) -> No
 
 
 def _narrow(array: Array) -> list[Any]:
-    narrow = _narrowed(array)
+    narrow = narrowed(array)
     return [narrow.dtype.str, narrow.tobytes()]
 
 
-def _narrowed(array: Array) -> Array:
-    """Return the array in the narrowest unsigned integers that hold it; signed ones stay."""
-    if len(array) and array.min() < 0:
-        return array
-    most = int(array.max()) if len(array) else 0
-    return array.astype(next(code for code in _NARROW if most <= np.iinfo(code).max))
-
-
-def _differences(postings: Postings) -> Array:
+def _differences(starts: Array, ordinals: Array) -> Array:
     """Return each ordinal less the one before it in its term; a term's first stays whole."""
-    ordinals = postings.ordinals[0 : int(postings.starts[-1])].astype("i8")
-    differences: Array = ordinals.copy()
+    differences: Array = ordinals.astype("i8")
     differences[1:] -= ordinals[:-1]
-    first = postings.starts[:-1]
-    differences[first] = ordinals[first]
+    differences[starts[:-1]] = ordinals[starts[:-1]]
     return differences
 
 

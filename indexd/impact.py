@@ -1,9 +1,9 @@
-"""Impacts: what a posting may add to a score at most, told without its document's exact length.
+"""Rows: terms that a large share of all documents hold, as bytes over all documents of a segment.
 
-A posting's *class* is its term frequency and a range of document lengths, in one byte. For an
-average length, a table of 256 numbers bounds what BM25 makes of each class. For a term that a
-large share of all documents holds, the bounds are kept as a *row*: one byte per document, 0 where
-the term is not. Rows add up over all documents many times faster than postings do.
+A document's *impact* is what a term may add to its score at most, told from the term frequency
+and a range of lengths, in 255ths of the most that a term can add. Blocks of neighbouring documents
+have the highest of their impacts. So a query looks at one byte per block first, and only where
+blocks may matter at bytes per document.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from indexd.model import KINDS
 from indexd.segment import Array, Segment
 
 # A term held by one document in so many has a row, in segments of at least so many documents.
-ROW_SHARE = 20
+ROW_SHARE = 12
 ROW_DOCUMENTS = 1 << 16
-# Each row takes two bytes per document.
-ROWS = 24
+# Each row takes two bytes per document; a segment keeps as many as fit, the last used ones.
+ROW_BYTES = 40_000_000
+BLOCK = 32
 # A document with this impact gains the most that a term can add.
 FULL = 255
 
@@ -38,15 +39,18 @@ _CLASS_OF_LENGTH = np.maximum(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A term over all documents of a segment: how often each holds it, and its impacts at the
-    segment's own average length.
+    """A term over all documents of a segment.
 
-    `below[k]` is how many of the documents that hold it come before those of kind k; `files` says
-    per kind and file whether one holds it.
+    freqs: how often each holds it. impacts: of each, at the segment's own average length; with
+    zeros behind the last document to fill its block. blocks: the highest impact of each block.
+    bits: whether each holds it, packed. below[k]: how many of those that hold it come before the
+    documents of kind k. files: per kind and file whether one holds it.
     """
 
     freqs: Array
     impacts: Array  # u8
+    blocks: Array  # u8
+    bits: Array  # u8
     below: list[int]
     files: Array
 
@@ -59,46 +63,11 @@ def row(segment: Segment, at: int) -> Row | None:
         return None
     rows = segment.derived.setdefault("rows", {})
     known: Row = rows.pop(at, None) or _built(segment, at)
-    for oldest in list(rows)[: max(0, len(rows) - ROWS + 1)]:
+    room = max(1, ROW_BYTES // (2 * len(segment)))
+    for oldest in list(rows)[: max(0, len(rows) + 1 - room)]:
         rows.pop(oldest, None)
     rows[at] = known
     return known
-
-
-def _built(segment: Segment, at: int) -> Row:
-    ordinals, freqs = segment.term_postings(at)
-    whole = np.zeros(len(segment), np.uint8 if int(freqs.max()) < 256 else np.uint32)
-    whole[ordinals] = freqs
-    impacts = np.zeros(len(segment), np.uint8)
-    impacts[ordinals] = of_postings(segment, ordinals, freqs)
-    below = ordinals.searchsorted(segment.kind_starts).tolist()
-    files = np.zeros((len(KINDS), len(segment.file_ids)), bool)
-    for rank in range(len(KINDS)):
-        files[rank][segment.columns.file[ordinals[below[rank] : below[rank + 1]]]] = True
-    return Row(whole, impacts, below, files)
-
-
-def of_postings(segment: Segment, ordinals: Array, freqs: Array) -> Array:
-    """Return the impacts of postings at the segment's own average length (u8)."""
-    share = saturations(_average(segment)) / (K1 + 1)
-    return np.ceil(share * FULL).astype(np.uint8)[classes(segment, ordinals, freqs)]
-
-
-def classes(segment: Segment, ordinals: Array, freqs: Array) -> Array:
-    """Return the class of each posting (u8)."""
-    capped = np.minimum(freqs, _FREQS).astype(np.uint8)
-    found: Array = (capped - 1) << 5 | _length_classes(segment).take(ordinals)
-    return found
-
-
-@lru_cache(maxsize=16)
-def saturations(average: float) -> Array:
-    """Return for each class the most that BM25 makes of it, the term's weight apart."""
-    freqs = np.repeat(np.arange(1.0, _FREQS + 1), len(_LENGTHS))
-    lengths = np.tile(_LENGTHS.astype(np.float64), _FREQS)
-    bounds: Array = freqs * (K1 + 1) / (freqs + K1 * (1 - B + B * lengths / average))
-    bounds[freqs == _FREQS] = K1 + 1
-    return bounds
 
 
 def excess(segment: Segment, average: float) -> float:
@@ -109,12 +78,36 @@ def excess(segment: Segment, average: float) -> float:
     return max(1.0, average / _average(segment))
 
 
-def _length_classes(segment: Segment) -> Array:
-    known: Array | None = segment.derived.get("length_classes")
-    if known is None:
-        known = _CLASS_OF_LENGTH[np.minimum(segment.columns.length, _LONGEST)]
-        segment.derived["length_classes"] = known
-    return known
+def _built(segment: Segment, at: int) -> Row:
+    ordinals, freqs = segment.term_postings(at)
+    whole = np.zeros(len(segment), np.uint8 if int(freqs.max()) < 256 else np.uint32)
+    whole[ordinals] = freqs
+    impacts = np.zeros(-(-len(segment) // BLOCK) * BLOCK, np.uint8)
+    impacts[ordinals] = _impacts(segment, ordinals, freqs)
+    below = ordinals.searchsorted(segment.kind_starts).tolist()
+    files = np.zeros((len(KINDS), len(segment.file_ids)), bool)
+    for rank in range(len(KINDS)):
+        files[rank][segment.columns.file[ordinals[below[rank] : below[rank + 1]]]] = True
+    blocks = impacts.reshape(-1, BLOCK).max(axis=1)
+    return Row(whole, impacts, blocks, np.packbits(impacts > 0), below, files)
+
+
+def _impacts(segment: Segment, ordinals: Array, freqs: Array) -> Array:
+    """Return the impacts of postings (u8)."""
+    lengths = np.minimum(segment.columns.length.take(ordinals), _LONGEST)
+    capped = np.minimum(freqs, _FREQS).astype(np.uint8)
+    found: Array = _table(_average(segment))[(capped - 1) << 5 | _CLASS_OF_LENGTH[lengths]]
+    return found
+
+
+@lru_cache(maxsize=16)
+def _table(average: float) -> Array:
+    """Return the impact of each class: a term frequency, and a range of lengths."""
+    freqs = np.repeat(np.arange(1.0, _FREQS + 1), len(_LENGTHS))
+    lengths = np.tile(_LENGTHS.astype(np.float64), _FREQS)
+    shares = freqs / (freqs + K1 * (1 - B + B * lengths / average))
+    shares[freqs == _FREQS] = 1.0
+    return np.ceil(shares * FULL).astype(np.uint8)
 
 
 def _average(segment: Segment) -> float:

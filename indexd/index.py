@@ -179,11 +179,12 @@ class Index:
         self.snapshot = Snapshot(self.snapshot.generation + 1, parts, files, documents, remembered)
 
 
-def merge_parts(parts: Sequence[Part]) -> Segment:
-    """Return the live documents of `parts` as one segment."""
+def merge_parts(parts: Sequence[Part], *, packed: bool = False) -> Segment:
+    """Return the live documents of `parts` as one segment, its postings packed if asked for."""
     return merge(
         [part.segment for part in parts],
         [None if p.alive is None else of_files(p.segment, p.alive) for p in parts],
+        packed=packed,
     )
 
 

@@ -1,157 +1,74 @@
-"""What a part of the index holds of each query term: a list of postings, or a row of documents.
+"""What a part of the index holds of each query term: postings, and rows of frequent terms.
 
-Either says how many selected documents hold the term, how often given documents hold it, what it
-may add to the score of each, and which files it occurs in.
+A query term may stand for several terms; then those without a row are put together into one list,
+and a document holds it as often as it holds all of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import impact
-from indexd.bm25 import K1
-from indexd.bounds import Bounds
 from indexd.impact import Row
 from indexd.plan import QueryTerm
 from indexd.segment import Array, term_hash
 from indexd.selection import View
 
 
-class Listed:
-    """The selected postings of a query term."""
+class Listed(NamedTuple):
+    """Postings of selected documents: ordinals (u32), ascending, and frequencies."""
 
-    def __init__(self, view: View, ordinals: Array, freqs: Array) -> None:
-        self.ordinals, self.freqs = ordinals, freqs
-        self._view = view
+    ordinals: Array
+    freqs: Array
+
+
+class Frequent(NamedTuple):
+    """The row of a term, and its position in the dictionary."""
+
+    row: Row
+    at: int
+
+
+class Held:
+    """What one part holds of one query term."""
+
+    def __init__(self, view: View, listed: Listed, frequent: Sequence[Frequent]) -> None:
+        self._view, self.listed, self.frequent = view, listed, frequent
+        self._count = len(listed.ordinals)
+        if len(frequent) == 1 and not self._count:
+            self._count = _selected(view, frequent[0])
+        elif frequent:
+            self._count = union(view, [each.row for each in frequent], listed.ordinals)
 
     def __len__(self) -> int:
-        return len(self.ordinals)
+        """Return how many selected documents hold the term."""
+        return self._count
 
     def at(self, documents: Array) -> Array:
-        """Return how often each of some documents holds the term."""
-        place = self.ordinals.searchsorted(documents)
-        found: Array = self.freqs.take(place, mode="clip")
-        found = found * (self.ordinals.take(place, mode="clip") == documents)
-        return found
-
-    def add(self, bounds: Bounds, weight: float, average: float) -> None:
-        """Add to each document's bound what the term may add to its score."""
-        segment = self._view.part.segment
-        table = np.ceil(impact.saturations(average) * weight).astype(np.uint16)
-        at = self.ordinals.astype(np.int64)
-        bounds.add_postings(at, table.take(impact.classes(segment, at, self.freqs)))
+        """Return how often each of some selected documents holds the term."""
+        found = _at(self.listed, documents) if len(self.listed.ordinals) else None
+        for each in self.frequent:
+            freqs = each.row.freqs.take(documents)
+            found = freqs if found is None else found.astype(np.uint32) + freqs
+        return np.zeros(len(documents), np.uint8) if found is None else found
 
     def files(self) -> Array:
         """Return the boolean per file of the part: whether a selected document holds the term."""
         segment = self._view.part.segment
         held = np.zeros(len(segment.file_ids), bool)
-        held[segment.columns.file[self.ordinals]] = True
+        held[segment.columns.file.take(self.listed.ordinals)] = True
+        for each in self.frequent:
+            held |= _files(self._view, each)
         return held
 
-    def listed(self) -> Listed:
-        """Return the selected postings."""
-        return self
-
     def documents(self) -> Array:
-        """Return the selected documents that hold the term."""
-        return self.ordinals
-
-    def impacts(self) -> Array:
-        """Return the impact on each document of the part (u8)."""
-        segment = self._view.part.segment
-        impacts = np.zeros(len(segment), np.uint8)
-        impacts[self.ordinals] = impact.of_postings(segment, self.ordinals, self.freqs)
-        return impacts
-
-
-class Frequent:
-    """The row of a term that many documents hold, and which of its documents are selected."""
-
-    def __init__(self, view: View, row: Row) -> None:
-        self._view, self._row = view, row
-        if view.mask is None:
-            self._count = sum([row.below[k + 1] - row.below[k] for k in view.ranks])
-        else:
-            self._count = view.count(row.impacts)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def at(self, documents: Array) -> Array:
-        """Return how often each of some selected documents holds the term."""
-        freqs: Array = self._row.freqs.take(documents)
-        return freqs
-
-    def files(self) -> Array:
-        """Return the boolean per file of the part: whether a selected document holds the term."""
-        view = self._view
-        if view.by_file:
-            held: Array = np.logical_or.reduce(self._row.files[list(view.ranks)])
-            return held if view.files is None else held & view.files
-        return self.listed().files()
-
-    def impacts(self) -> Array:
-        """Return the impact on each document of the part, selected or not (u8)."""
-        return self._row.impacts
-
-    def listed(self) -> Listed:
-        """Return the selected postings."""
-        ordinals = self._row.impacts.nonzero()[0].astype(np.uint32)
-        return Listed(self._view, *self._view.chosen(ordinals, self.at(ordinals)))
-
-
-class Rowed:
-    """A query term that many documents hold: any of some terms, their frequencies added up."""
-
-    def __init__(self, view: View, terms: Sequence[Frequent | Listed]) -> None:
-        self._view, self._terms = view, terms
-        self._impacts = terms[0].impacts()
-        for other in terms[1:]:
-            # No sum of frequencies adds more than what the frequencies add one by one.
-            room = impact.FULL - self._impacts
-            self._impacts = self._impacts + np.minimum(other.impacts(), room)
-        self._count = len(terms[0]) if len(terms) == 1 else view.count(self._impacts)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def at(self, documents: Array) -> Array:
-        """Return how often each of some selected documents holds the term."""
-        found = self._terms[0].at(documents)
-        for other in self._terms[1:]:
-            found = found.astype(np.uint32) + other.at(documents)
-        return found
-
-    def add(self, bounds: Bounds, weight: float, average: float) -> None:
-        """Add to each document's bound what the term may add to its score."""
-        most = weight * (K1 + 1) * impact.excess(self._view.part.segment, average)
-        bounds.add_row(self._impacts, math.ceil(most / impact.FULL), self._view.ranges)
-
-    def files(self) -> Array:
-        """Return the boolean per file of the part: whether a selected document holds the term."""
-        held = self._terms[0].files()
-        for other in self._terms[1:]:
-            held = held | other.files()
-        return held
-
-    def impacts(self) -> Array:
-        """Return the impact on each document of the part, selected or not (u8)."""
-        return self._impacts
-
-    def documents(self) -> Array:
-        """Return the selected documents that hold the term."""
-        return self.listed().ordinals
-
-    def listed(self) -> Listed:
-        """Return the selected postings."""
-        return listed_together(self._view, [term.listed() for term in self._terms])
-
-
-Held = Listed | Rowed
+        """Return the selected documents that hold the term, ascending."""
+        lists = [_documents(self._view, each.row) for each in self.frequent]
+        found = np.concatenate([self.listed.ordinals, *lists])
+        return np.unique(found) if len(lists) else found
 
 
 class Matches(NamedTuple):
@@ -167,55 +84,26 @@ class Matches(NamedTuple):
 
 def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     """Return what each view holds of each query term."""
-    terms = list(dict.fromkeys(term for each in query for term in each.terms))
+    terms = list(dict.fromkeys([term for each in query for term in each.terms]))
     hashes = np.array([term_hash(term) for term in terms], np.uint64)
     found = [_terms(view, terms, hashes) for view in views]
     occurring = found[0].keys() if len(found) == 1 else frozenset().union(*found)
     wanted = [each.among(occurring) for each in query]
     return [
-        Matches(view, [_together(view, [held[t] for t in which if t in held]) for which in wanted])
+        Matches(view, [_held(view, [held[t] for t in which if t in held]) for which in wanted])
         for view, held in zip(views, found, strict=True)
     ]
 
 
-def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Frequent | Listed]:
-    """Return those of the terms that a selected document holds."""
-    segment = view.part.segment
-    found = {}
-    for term, at in segment.dictionary.find_all(terms, hashes):
-        held = _term(view, at)
-        if len(held):
-            found[term] = held
-    return found
-
-
-def _term(view: View, at: int) -> Frequent | Listed:
-    segment = view.part.segment
-    row = impact.row(segment, at)
-    if row is None:
-        return Listed(view, *view.chosen(*segment.term_postings(at)))
-    if view.few is None:
-        return Frequent(view, row)
-    freqs = row.freqs.take(view.few)
-    kept = freqs.nonzero()[0]
-    return Listed(view, view.few[kept], freqs[kept])
-
-
-def _together(view: View, terms: Sequence[Frequent | Listed]) -> Held:
-    """Return one query term that stands for all of `terms`, their frequencies added up."""
-    lists = [term for term in terms if isinstance(term, Listed)]
-    return listed_together(view, lists) if len(lists) == len(terms) else Rowed(view, terms)
-
-
-def listed_together(view: View, lists: Sequence[Listed]) -> Listed:
-    """Return the postings of any of some lists, frequencies added up."""
-    if len(lists) == 1:
-        return lists[0]
-    if not lists:
-        return Listed(view, *_NOTHING)
-    ordinals, order, owners = grouped(np.concatenate([each.ordinals for each in lists]))
-    freqs = np.concatenate([each.freqs for each in lists])[order]
-    return Listed(view, ordinals, np.bincount(owners, freqs).astype(np.uint32))
+def union(view: View, rows: Sequence[Row], ordinals: Array) -> int:
+    """Return how many selected documents are in a row or among some selected documents."""
+    bits = rows[0].bits
+    for other in rows[1:]:
+        bits = bits | other.bits
+    beside = bits.take(ordinals >> np.uint32(3)) >> (7 - (ordinals & np.uint32(7))) & 1
+    if not view.whole:
+        bits = bits & view.bits()
+    return int(np.bitwise_count(bits).sum(dtype=np.int64)) + int(np.count_nonzero(beside == 0))
 
 
 def grouped(ordinals: Array) -> tuple[Array, Array, Array]:
@@ -229,4 +117,84 @@ def grouped(ordinals: Array) -> tuple[Array, Array, Array]:
     return ordinals[other], order, other.cumsum() - 1
 
 
-_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Listed | Frequent]:
+    """Return those of the terms that a selected document holds."""
+    segment = view.part.segment
+    found: dict[bytes, Listed | Frequent] = {}
+    for term, at in segment.dictionary.find_all(terms, hashes):
+        row = impact.row(segment, at)
+        if row is not None and view.few is None:
+            frequent = Frequent(row, at)
+            if _selected(view, frequent):
+                found[term] = frequent
+            continue
+        listed = _of_few(view.few, row) if row is not None else _listed(view, at)
+        if len(listed.ordinals):
+            found[term] = listed
+    return found
+
+
+def _listed(view: View, at: int) -> Listed:
+    return Listed(*view.chosen(*view.part.segment.term_postings(at)))
+
+
+def _of_few(documents: Array | None, row: Row) -> Listed:
+    """Return the postings of a few documents."""
+    assert documents is not None
+    freqs = row.freqs.take(documents)
+    kept = freqs.nonzero()[0]
+    return Listed(documents[kept], freqs[kept])
+
+
+def _held(view: View, terms: Sequence[Listed | Frequent]) -> Held:
+    lists = [term for term in terms if isinstance(term, Listed)]
+    return Held(view, _together(lists), [term for term in terms if isinstance(term, Frequent)])
+
+
+def _together(lists: Sequence[Listed]) -> Listed:
+    """Return the postings of any of some lists, frequencies added up."""
+    if len(lists) < 2:
+        return lists[0] if lists else _NOTHING
+    ordinals, order, owners = grouped(np.concatenate([each.ordinals for each in lists]))
+    freqs = np.concatenate([each.freqs for each in lists])[order]
+    return Listed(ordinals, np.bincount(owners, freqs).astype(np.uint32))
+
+
+def _at(listed: Listed, documents: Array) -> Array:
+    place = listed.ordinals.searchsorted(documents)
+    found: Array = listed.freqs.take(place, mode="clip")
+    found = found * (listed.ordinals.take(place, mode="clip") == documents)
+    return found
+
+
+def _selected(view: View, frequent: Frequent) -> int:
+    """Return how many selected documents hold a frequent term."""
+    if view.mask is None:
+        below = frequent.row.below
+        return sum([below[rank + 1] - below[rank] for rank in view.ranks])
+    known = view.counts.get(frequent.at)
+    if known is None:
+        known = view.counts[frequent.at] = union(view, [frequent.row], _NOTHING.ordinals)
+    return known
+
+
+def _files(view: View, frequent: Frequent) -> Array:
+    """Return the boolean per file: whether a selected document holds a frequent term."""
+    if view.by_file:
+        held: Array = np.logical_or.reduce(frequent.row.files[list(view.ranks)])
+        return held if view.files is None else held & view.files
+    known = view.holders.get(frequent.at)
+    if known is None:
+        segment = view.part.segment
+        known = np.zeros(len(segment.file_ids), bool)
+        known[segment.columns.file.take(_documents(view, frequent.row))] = True
+        view.holders[frequent.at] = known
+    return known
+
+
+def _documents(view: View, row: Row) -> Array:
+    bits: Array = row.bits if view.whole else row.bits & view.bits()
+    return np.unpackbits(bits).nonzero()[0].astype(np.uint32)
+
+
+_NOTHING = Listed(np.zeros(0, np.uint32), np.zeros(0, np.uint8))

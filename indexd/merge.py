@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from indexd.packing import Packed, joined, pack
 from indexd.segment import (
     Array,
     Columns,
     Dictionary,
-    Postings,
+    PlainPostings,
     Segment,
     assemble,
     nothing,
-    pack_postings,
+    postings_of,
     sort_pairs,
 )
 
@@ -30,12 +31,14 @@ def merge(
     segments: Sequence[Segment],
     keep: Sequence[Array | None] | None = None,
     *,
+    packed: bool = False,
     range_postings: int = RANGE_POSTINGS,
 ) -> Segment:
     """Return one segment of the documents of all `segments`; no document may be in two.
 
     `keep[i]`, where given, is a boolean per document of segment i: the others are left out.
-    Some `range_postings` postings are worked on at a time.
+    `packed` postings take less memory, and more time to make. Some `range_postings` postings are
+    worked on at a time.
     """
     segments = segments or (nothing(),)
     keep = keep or [None] * len(segments)
@@ -45,17 +48,24 @@ def merge(
     ]
     file_ids, names, ranks, columns, order = _merge_columns(segments, kept)
     ordinals = _new_ordinals(segments, kept, order)
-    ranges = [
-        _merge_range(segments, ordinals, len(order), bounds)
-        for bounds in _ranges(segments, range_postings)
-    ]
+    dictionaries: list[Dictionary] = []
+    postings: list[PlainPostings] = []
+    blocks: list[tuple[Array, Packed]] = []
+    for bounds in _ranges(segments, range_postings):
+        dictionary, some = _merge_range(segments, ordinals, len(order), bounds)
+        dictionaries.append(dictionary)
+        if packed:
+            counts = np.diff(some.starts)
+            blocks.append((counts, pack(counts, *some.of(0, len(counts)))))
+        else:
+            postings.append(some)
     return assemble(
         file_ids,
         names,
         ranks,
         columns,
-        _join_dictionaries([dictionary for dictionary, _ in ranges]),
-        _join_postings([postings for _, postings in ranges]),
+        _join_dictionaries(dictionaries),
+        joined(blocks) if packed else _join_postings(postings),
     )
 
 
@@ -148,7 +158,7 @@ def _merge_range(
     ordinals: Sequence[Array],
     documents: int,
     bounds: Sequence[tuple[int, int]],
-) -> tuple[Dictionary, Postings]:
+) -> tuple[Dictionary, PlainPostings]:
     parts = list(zip(segments, ordinals, bounds, strict=True))
     hashes, term_of = np.unique(
         _concat([s.dictionary.hashes[a:b] for s, _, (a, b) in parts]), return_inverse=True
@@ -165,7 +175,7 @@ def _merge_range(
     used, compact = np.unique(ordered // max(1, documents), return_inverse=True)
     ordered = compact * max(1, documents) + ordered % max(1, documents)
     dictionary = _range_dictionary([(s, b) for s, _, b in parts], hashes, used)
-    return dictionary, pack_postings(len(used), documents, ordered, values)
+    return dictionary, postings_of(len(used), documents, ordered, values)
 
 
 def _range_postings(
@@ -173,14 +183,11 @@ def _range_postings(
 ) -> tuple[Array, Array]:
     """Return keys and frequencies of a slice of the dictionary, in the merged numbering."""
     starts = segment.postings.starts
-    start, stop = int(starts[first]), int(starts[last])
-    freqs = segment.postings.freqs[start:stop].astype(np.int64)
-    a, b = segment.postings.large_at.searchsorted([start, stop])
-    freqs[segment.postings.large_at[a:b] - start] = segment.postings.large[a:b]
-    targets = new[segment.postings.ordinals[start:stop]]
+    from_ordinals, freqs = segment.postings.of(first, last)
+    targets = new[from_ordinals]
     owners = np.repeat(terms, np.diff(starts[first : last + 1])).astype(np.int64)
     alive = targets >= 0
-    return (owners * max(1, documents) + targets)[alive], freqs[alive]
+    return (owners * max(1, documents) + targets)[alive], freqs[alive].astype(np.int64)
 
 
 def _range_dictionary(
@@ -212,9 +219,9 @@ def _join_dictionaries(parts: Sequence[Dictionary]) -> Dictionary:
     )
 
 
-def _join_postings(parts: Sequence[Postings]) -> Postings:
+def _join_postings(parts: Sequence[PlainPostings]) -> PlainPostings:
     sizes = np.cumsum([0, *(int(p.starts[-1]) for p in parts)])
-    return Postings(
+    return PlainPostings(
         _join_starts([p.starts for p in parts]),
         _concat([p.ordinals for p in parts]),
         _concat([p.freqs for p in parts]),

@@ -1,30 +1,32 @@
 """Exact scores, without scoring every document that matches.
 
-Where postings are few, all are scored. Where they are many, bounds are added up first, whole
-numbers that no score exceeds; the documents with the highest bounds are scored, and then those
-whose bound reaches what the answer already asks for. Scores are added up term by term in the
-query's order, wherever a document is stored: equal documents get bit-equal scores.
+Postings are all scored, but for those of terms that a large share of documents hold. What such
+terms may add is known by bounds; so of the documents that hold any other term only those are
+scored in full that can still reach the answer, and of all others only those in blocks that can.
+Scores are added up term by term in the query's order, wherever a document is stored: equal
+documents get bit-equal scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import bm25, impact
-from indexd.bounds import LARGEST, Bounds, borrowed
-from indexd.matching import Listed, Matches, Rowed, grouped
+from indexd.matching import Frequent, Listed, Matches, grouped, union
 from indexd.plan import Formula
 from indexd.segment import Array, distinct
 
-# Up to this many postings, or one for so many documents, to score them all is faster than to
-# find those worth it.
-FEW_POSTINGS, FEW_SHARE = 4096, 50
-# Each term may be rounded up by one, or by a row's full impact; more terms would not fit.
-MAX_BOUNDED_TERMS = 64
-_SCALE = float(LARGEST - impact.FULL * MAX_BOUNDED_TERMS)
+# Up to this many postings are scored one by one: that is the faster way, out of the cache.
+TINY_POSTINGS = 32
+# How many postings are taken in first, before it is asked whether more can matter.
+FEW_POSTINGS = 4096
+# How many blocks of documents are looked into first, and how many times more each next time
+# (of postings too).
+FIRST_ROUND, NEXT_ROUND = 16, 8
+_SAMPLE = 4096
 # Sums in another order differ by less than this share.
 _SLACK = 1e-9
 
@@ -118,113 +120,179 @@ def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
     return [known.searchsorted(ids) for ids in file_ids], len(known)
 
 
+class _Bound(NamedTuple):
+    """A frequent term, and what one of its impacts stands for in a sum of weights."""
+
+    frequent: Frequent
+    unit: float
+
+    def times(self, impacts: Array) -> Array:
+        """Return what impacts stand for."""
+        bounds: Array = impacts * self.unit
+        return bounds
+
+
+class _Taken(NamedTuple):
+    """The documents of the lists that were taken in, with what these add to their scores.
+
+    least: the score that others must reach. most, mass: what the terms that were not taken in
+    may add to a sum, and their weight. all: whether every list was taken in.
+    """
+
+    ordinals: Array
+    sums: Array
+    masses: Array
+    scores: Array
+    least: float
+    most: float
+    mass: float
+    all: bool
+
+
 class _Scoring:
     """The scoring of one part; `factors`, where given, are per file."""
 
     def __init__(self, match: Matches, terms: Terms, factors: Array | None) -> None:
         self._view, self._terms, self._factors = match.view, terms, factors
-        self._columns = match.view.part.segment.columns
-        held = [pair for pair in zip(match.terms, terms.weights, strict=True) if len(pair[0])]
-        if len(held) > MAX_BOUNDED_TERMS:
-            held = [(h.listed(), weight) for h, weight in held]
-        self._held = held
-        self._lists = [(h, weight) for h, weight in held if isinstance(h, Listed)]
-        self._rows = [(h, weight) for h, weight in held if isinstance(h, Rowed)]
-
-    def best(self, wanted: Wanted) -> Scored:
-        """Return the documents that matter."""
-        if not self._rows and (len(self._lists) <= 1 or self._few()):
-            return self._all()
-        if self._lists and self._rows and self._postings() <= FEW_POSTINGS:
-            found = self._beside_rows(wanted)
-            if found is not None:
-                return found
-        return self._bounded(wanted)
+        self._segment = match.view.part.segment
+        self._columns = self._segment.columns
+        self._held = [p for p in zip(match.terms, terms.weights, strict=True) if len(p[0])]
+        self._lists = [(h.listed, w) for h, w in self._held if len(h.listed.ordinals)]
+        self._bounds: list[_Bound] = []
+        self._frequent_mass = 0.0
+        if len(self._lists) < len(self._held) or any(h.frequent for h, _ in self._held):
+            unit = bm25.most(1.0) / impact.FULL * impact.excess(self._segment, terms.average)
+            self._bounds = [_Bound(f, w * unit) for h, w in self._held for f in h.frequent]
+            self._frequent_mass = sum([w for h, w in self._held if h.frequent])
 
     def of(self, documents: Array) -> Scored:
         """Return the scores of some documents."""
         return Scored(documents, self._exact(documents), len(documents))
 
-    def _few(self) -> bool:
-        enough = max(FEW_POSTINGS, len(self._columns.file) // FEW_SHARE)
-        return self._postings() <= enough or len(self._lists) > MAX_BOUNDED_TERMS
+    def best(self, wanted: Wanted) -> Scored:
+        """Return the documents that matter."""
+        if not self._bounds and sum([len(h) for h, _ in self._held]) <= TINY_POSTINGS:
+            return self._one_by_one()
+        if wanted.top == 0:
+            return Scored(_NONE.documents, _NONE.scores, self._total(None))
+        taken = self._taken(wanted)
+        if taken.all and not self._bounds:
+            kept = (taken.scores >= taken.least).nonzero()[0]
+            return Scored(taken.ordinals[kept], taken.scores[kept], len(taken.ordinals))
+        total = self._total(taken.ordinals if taken.all else None)
+        listed = self._worth_it(taken)
+        documents, scores = listed, self._exact(listed)
+        if taken.all:
+            documents, scores = self._with_blocks(listed, scores, wanted)
+        return Scored(documents, scores, total)
 
-    def _postings(self) -> int:
-        return sum([len(held) for held, _ in self._lists])
+    def _one_by_one(self) -> Scored:
+        """Score a handful of postings."""
+        lengths, average = self._columns.length, self._terms.average
+        sums: dict[int, float] = {}
+        masses: dict[int, float] = {}
+        for listed, weight in self._lists:
+            for at, freq in zip(listed.ordinals.tolist(), listed.freqs.tolist(), strict=True):
+                added = bm25.weight(freq, int(lengths[at]), average, weight)
+                sums[at] = sums.get(at, 0.0) + added
+                masses[at] = masses.get(at, 0.0) + weight
+        documents = np.array(list(sums), np.uint32)
+        of_sums, of_masses = np.array(list(sums.values())), np.array(list(masses.values()))
+        return Scored(documents, self._scores(documents, of_sums, of_masses), len(documents))
 
-    def _all(self) -> Scored:
-        """Score every posting."""
-        if not self._lists:
-            return _NONE
-        if len(self._lists) == 1:
-            [(held, weight)] = self._lists
-            sums = self._added(held.ordinals, held.freqs, weight)
-            masses = np.full(len(sums), weight) if self._terms.formula.coverage else sums
-            return Scored(held.ordinals, self._scores(held.ordinals, sums, masses), len(sums))
-        ordinals = np.concatenate([held.ordinals for held, _ in self._lists])
-        freqs = np.concatenate([held.freqs for held, _ in self._lists])
-        sizes = [len(held) for held, _ in self._lists]
-        masses = np.repeat([weight for _, weight in self._lists], sizes)
-        sums = self._added(ordinals, freqs, masses)
+    def _total(self, ordinals: Array | None) -> int:
+        """Return how many documents hold any term; `ordinals`, if known, are those in lists."""
+        if len(self._held) == 1:
+            return len(self._held[0][0])
+        if ordinals is None:
+            lists = [listed.ordinals for listed, _ in self._lists]
+            ordinals = distinct(np.concatenate([_NONE.documents, *lists]))
+        if not self._bounds:
+            return len(ordinals)
+        return union(self._view, [bound.frequent.row for bound in self._bounds], ordinals)
+
+    def _taken(self, wanted: Wanted) -> _Taken:
+        """Take lists in, short ones first, until what others may add cannot reach the answer."""
+        by_size = sorted(range(len(self._lists)), key=lambda at: len(self._lists[at][0].ordinals))
+        frequent = sum([bound.unit * impact.FULL for bound in self._bounds])
+        limit = FEW_POSTINGS
+        while True:
+            chosen = _within(limit, [len(self._lists[at][0].ordinals) for at in by_size])
+            lists = [self._lists[at] for at in sorted(by_size[:chosen])]
+            ordinals, sums, masses = self._of_lists(lists)
+            scores = self._scores(ordinals, sums, masses)
+            least = wanted.least(scores) * (1 - _SLACK)
+            mass = sum([self._lists[at][1] for at in by_size[chosen:]])
+            most, mass = mass * bm25.most(1.0) + frequent, mass + self._frequent_mass
+            everything = chosen == len(by_size)
+            if everything or most * self._factor(mass) < least:
+                return _Taken(ordinals, sums, masses, scores, least, most, mass, everything)
+            limit *= NEXT_ROUND
+
+    def _of_lists(self, lists: Sequence[tuple[Listed, float]]) -> tuple[Array, Array, Array]:
+        """Return the documents in any list, and sums and masses of what is listed of them."""
+        if not lists:
+            return _NONE.documents, _NONE.scores, _NONE.scores
+        if len(lists) == 1:
+            [(listed, weight)] = lists
+            sums = self._added(listed.ordinals, listed.freqs, weight)
+            return listed.ordinals, sums, np.full(len(sums), weight)
+        ordinals = np.concatenate([listed.ordinals for listed, _ in lists])
+        freqs = np.concatenate([listed.freqs for listed, _ in lists])
+        masses = np.repeat([w for _, w in lists], [len(listed.ordinals) for listed, _ in lists])
+        added = self._added(ordinals, freqs, masses)
         ordinals, order, owners = grouped(ordinals)
-        sums, masses = _sums(owners, sums[order]), _sums(owners, masses[order])
-        return Scored(ordinals, self._scores(ordinals, sums, masses), len(ordinals))
+        return ordinals, _sums(owners, added[order]), _sums(owners, masses[order])
 
     def _added(self, ordinals: Array, freqs: Array, weights: float | Array) -> Array:
         lengths = self._columns.length.take(ordinals)
         return bm25.weights(freqs, lengths, self._terms.average, weights)
 
-    def _beside_rows(self, wanted: Wanted) -> Scored | None:
-        """Score the documents in any list, if no document in rows alone can matter beside them."""
-        documents, _, _ = grouped(np.concatenate([held.ordinals for held, _ in self._lists]))
-        scores = self._exact(documents)
-        mass = sum(weight for _, weight in self._rows)
+    def _worth_it(self, taken: _Taken) -> Array:
+        """Return which documents may reach the answer with what other terms add."""
+        ordinals, sums, masses = taken.ordinals, taken.sums, taken.masses + taken.mass
+        kept = (self._scores(ordinals, sums + taken.most, masses) >= taken.least).nonzero()[0]
+        if not self._bounds:
+            return ordinals[kept]
+        ordinals, sums, masses = ordinals[kept], sums[kept], masses[kept]
+        sums = sums + (taken.most - sum([bound.unit * impact.FULL for bound in self._bounds]))
+        for bound in self._bounds:
+            sums = sums + bound.times(bound.frequent.row.impacts.take(ordinals))
+        return ordinals[self._scores(ordinals, sums, masses) >= taken.least]
+
+    def _with_blocks(self, listed: Array, scores: Array, wanted: Wanted) -> tuple[Array, Array]:
+        """Return documents and scores, and beside them those that frequent terms alone bring."""
+        factor = self._factor(self._frequent_mass)
+        blocks = self._bounds[0].times(self._bounds[0].frequent.row.blocks)
+        for bound in self._bounds[1:]:
+            blocks += bound.times(bound.frequent.row.blocks)
+        documents, above = listed, np.inf
+        for cut in _cuts(blocks):
+            least = wanted.least(scores) * (1 - _SLACK) / factor
+            if least >= above:
+                break
+            cut = max(cut, least)
+            some = ((blocks >= cut) & (blocks < above)).nonzero()[0]
+            at = self._in_blocks(some, least)
+            at = at[~np.isin(at, listed)] if len(listed) else at
+            documents = np.concatenate([documents, at])
+            scores = np.concatenate([scores, self._exact(at)])
+            above = cut
+        return documents, scores
+
+    def _in_blocks(self, blocks: Array, least: float) -> Array:
+        """Return the selected documents of some blocks whose frequent terms may reach a sum."""
+        sums = np.zeros((len(blocks), impact.BLOCK))
+        for bound in self._bounds:
+            rows = bound.frequent.row.impacts.reshape(-1, impact.BLOCK)
+            sums += bound.times(rows.take(blocks, axis=0))
+        block, within = (sums >= max(least, _TINY)).nonzero()
+        documents = (blocks[block] * impact.BLOCK + within).astype(np.uint32)
+        return documents if self._view.whole else documents[self._view.selects(documents)]
+
+    def _factor(self, mass: float) -> float:
+        """Return how many times its sum a score may be, of a document that holds this mass."""
         share = mass / sum(self._terms.weights)
-        most = mass * bm25.most(1.0) * self._most(share) * (1 + _SLACK)
-        if most >= wanted.least(scores):
-            return None
-        first, *others = [held for held, _ in self._rows]
-        impacts = first.impacts()
-        for other in others:
-            impacts = impacts | other.impacts()
-        total = self._view.count(impacts) if others else len(first)
-        return Scored(documents, scores, total + int(np.count_nonzero(impacts[documents] == 0)))
-
-    def _bounded(self, wanted: Wanted) -> Scored:
-        """Score what may matter, most promising first."""
-        with borrowed(self._view.part.segment) as bounds:
-            scale = self._fill(bounds)
-            total = len(self._held[0][0]) if len(self._held) == 1 else bounds.count()
-            documents, scores = _NONE.documents, _NONE.scores
-            cuts, above = bounds.cuts(), LARGEST + 1
-            while wanted.top != 0:
-                least = max(1, int(wanted.least(scores) * scale))
-                if least >= above:
-                    break
-                cut = max(next(cuts), least)
-                at = bounds.between(cut, above)
-                above = cut
-                documents = np.concatenate([documents, at])
-                scores = np.concatenate([scores, self._exact(at)])
-        return Scored(documents, scores, total)
-
-    def _fill(self, bounds: Bounds) -> float:
-        """Add up what each document may score, and return how much of it a score stands for."""
-        view, average = self._view, self._terms.average
-        most = sum([weight for _, weight in self._held]) * bm25.most(1.0)
-        most *= impact.excess(view.part.segment, average)
-        if len(self._rows) == len(self._held) == 1 and view.whole:
-            scale = impact.FULL / most
-            bounds.be(self._rows[0][0].impacts())
-        else:
-            scale = _SCALE / most
-            for held, weight in self._held:
-                held.add(bounds, weight * scale, average)
-            view.clear(bounds.numbers)
-        return scale * (1 - _SLACK) / self._most(1.0)
-
-    def _most(self, share: float) -> float:
-        """Return how many times its sum a score may be, of a document that holds this share."""
         of_sessions = 1.0 if self._factors is None else float(self._factors.max(initial=1.0))
         return (1 + self._terms.formula.coverage * share) * of_sessions
 
@@ -252,4 +320,27 @@ def _sums(owners: Array, values: Array) -> Array:
     return np.bincount(owners, values)
 
 
+def _within(limit: int, sizes: Sequence[int]) -> int:
+    """Return how many of the sizes, at least one, are within a limit together."""
+    chosen = total = 0
+    for size in sizes:
+        total += size
+        if chosen and total > limit:
+            break
+        chosen += 1
+    return chosen
+
+
+def _cuts(bounds: Array) -> Iterator[float]:
+    """Yield falling bounds with more and more bounds above them, at last none."""
+    step = max(1, len(bounds) // _SAMPLE)
+    ordered = np.sort(bounds[::step])
+    wanted = FIRST_ROUND
+    while wanted // step < len(ordered):
+        yield float(ordered[-1 - wanted // step])
+        wanted *= NEXT_ROUND
+    yield 0.0
+
+
+_TINY = 1e-300
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

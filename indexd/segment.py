@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
@@ -26,21 +26,25 @@ Array = NDArray[Any]
 
 # Term frequencies are kept in one byte; this value says "look in `large`".
 ESCAPE = 255
+UNSIGNED = ("<u1", "<u2", "<u4", "<u8")
+NARROW_COLUMNS = ("file", "message", "call", "tool")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """What is known of each document; parallel columns over ordinals.
 
+    Narrow ones are unsigned and have as many bits as their largest number needs.
+
     Those from `digest` on are wanted for few documents at a time, so they may stay in a file:
     ask them by `take(ordinals)`, which arrays know too.
     """
 
-    file: Array  # u32: position in Segment.file_ids
-    message: Array  # u32: message_index
-    call: Array  # u32: position among the documents of this message and kind
+    file: Array  # narrow: position in Segment.file_ids
+    message: Array  # narrow: message_index
+    call: Array  # narrow: position among the documents of this message and kind
     length: Array  # u32: seed terms
-    tool: Array  # u32: position in Segment.tool_names
+    tool: Array  # narrow: position in Segment.tool_names
     digest: Any  # u64: of the text, to know copies
     timestamp: Any  # i64: unix ms, 0 unknown
     offset: Any  # u64: where the line of its message begins in the file
@@ -97,19 +101,44 @@ class Dictionary:
         return (self.blob[a:b] for a, b in pairwise(bounds))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Postings:
-    """Which documents hold each term, and how often; term i owns starts[i]..starts[i + 1].
+class Postings(Protocol):
+    """Which documents hold each term, and how often; term i has the postings starts[i] to
+    starts[i + 1]. Ordinals ascend within a term."""
 
-    `ordinals` and `freqs` may be arrays or anything that gives arrays for slices (a file).
-    `large` holds the frequencies of 255 and more, by posting position.
-    """
+    @property
+    def starts(self) -> Array:
+        """Return how many postings come before each term (i64), and how many there are."""
+
+    def one(self, at: int) -> tuple[Array, Array]:
+        """Return the ordinals (u32) and the frequencies (u8 or u32) of a term."""
+
+    def of(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return ordinals (u32) and frequencies of the terms first <= i < last, end to end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainPostings:
+    """Postings as arrays. `large` holds the frequencies of 255 and more, by position."""
 
     starts: Array  # i64, one more than terms
-    ordinals: Any  # u32, ascending within a term
-    freqs: Any  # u8
+    ordinals: Array  # u32
+    freqs: Array  # u8
     large_at: Array  # i64, ascending
     large: Array  # u32
+
+    def one(self, at: int) -> tuple[Array, Array]:
+        """Return the ordinals and frequencies of a term."""
+        return self.of(at, at + 1)
+
+    def of(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return the ordinals and frequencies of some terms."""
+        start, stop = int(self.starts[first]), int(self.starts[last])
+        freqs = self.freqs[start:stop]
+        a, b = self.large_at.searchsorted([start, stop]) if len(self.large_at) else (0, 0)
+        if a < b:
+            freqs = freqs.astype(np.uint32)
+            freqs[self.large_at[a:b] - start] = self.large[a:b]
+        return self.ordinals[start:stop], freqs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,13 +160,7 @@ class Segment:
 
     def term_postings(self, at: int) -> tuple[Array, Array]:
         """Return (ordinals u32, term frequencies) of the term at dictionary position `at`."""
-        start, stop = int(self.postings.starts[at]), int(self.postings.starts[at + 1])
-        freqs = self.postings.freqs[start:stop]
-        if len(self.postings.large_at):
-            first, last = self.postings.large_at.searchsorted([start, stop])
-            freqs = freqs.astype(np.uint32)
-            freqs[self.postings.large_at[first:last] - start] = self.postings.large[first:last]
-        return self.postings.ordinals[start:stop], freqs
+        return self.postings.one(at)
 
     def with_file_id(self, file_id: int) -> Segment:
         """Return this segment, of one file, under another file id."""
@@ -164,6 +187,8 @@ def assemble(
 ) -> Segment:
     """Return a segment of these parts; `ranks` is the kind rank of each document, ascending."""
     kinds = len(KINDS)
+    narrow = {name: narrowed(getattr(columns, name)) for name in NARROW_COLUMNS}
+    columns = replace(columns, **narrow)
     cells = columns.file.astype(np.int64) * kinds + ranks
     shape = (len(file_ids), kinds)
     doc_counts = np.bincount(cells, minlength=shape[0] * kinds).reshape(shape)
@@ -181,6 +206,15 @@ def assemble(
     )
 
 
+def narrowed(array: Array) -> Array:
+    """Return the array in the narrowest unsigned integers that hold it; signed ones stay."""
+    if len(array) and array.min() < 0:
+        return array
+    most = int(array.max()) if len(array) else 0
+    dtype = next(code for code in UNSIGNED if most <= np.iinfo(code).max)
+    return array.astype(dtype, copy=False)
+
+
 def nothing() -> Segment:
     """Return the segment of no documents; merging it changes nothing."""
     u32, u64, i64 = (np.zeros(0, dtype) for dtype in (np.uint32, np.uint64, np.int64))
@@ -190,11 +224,11 @@ def nothing() -> Segment:
         i64,
         Columns(u32, u32, u32, u32, u32, u64, i64, u64, u32, u32),
         Dictionary(u64, np.zeros(1, np.int64), b""),
-        pack_postings(0, 0, i64, i64),
+        postings_of(0, 0, i64, i64),
     )
 
 
-def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Postings:
+def postings_of(terms: int, documents: int, keys: Array, freqs: Array) -> PlainPostings:
     """Return the postings of `terms` terms from pairs ordered by key.
 
     A key is term * documents + ordinal; each occurs once.
@@ -202,7 +236,7 @@ def pack_postings(terms: int, documents: int, keys: Array, freqs: Array) -> Post
     documents = max(1, documents)
     owners, ordinals = np.divmod(keys, documents)
     large_at = np.flatnonzero(freqs >= ESCAPE)
-    return Postings(
+    return PlainPostings(
         owners.searchsorted(np.arange(terms + 1)),
         ordinals.astype(np.uint32),
         np.minimum(freqs, ESCAPE).astype(np.uint8),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from indexd.impact import BLOCK
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
 from indexd.segment import Array, Segment
@@ -58,6 +59,10 @@ class View:
     by_file: bool
     documents: int
     tokens: int
+    # What was worked out: about frequent terms, by dictionary position, and for `bits`.
+    counts: dict[int, int] = field(default_factory=dict, init=False)
+    holders: dict[int, Array] = field(default_factory=dict, init=False)
+    remembered_bits: list[Array] = field(default_factory=list, init=False)
 
     @property
     def whole(self) -> bool:
@@ -86,27 +91,16 @@ class View:
             chosen &= self.mask[documents]
         return chosen
 
-    def count(self, column: Array) -> int:
-        """Return for how many selected documents `column` is not zero."""
-        counted = 0
-        for start, stop in self.ranges:
-            piece = column[start:stop]
-            if self.mask is not None:
-                piece = piece * self.mask[start:stop]
-            counted += int(np.count_nonzero(piece))
-        return counted
-
-    def clear(self, column: Array) -> None:
-        """Set to zero what `column`, parallel to the documents, has for those not selected."""
-        if self.whole:
-            return
-        end = 0
-        for start, stop in self.ranges:
-            column[end:start] = 0
-            end = stop
-        column[end:] = 0
-        if self.mask is not None:
-            column *= self.mask
+    def bits(self) -> Array:
+        """Return whether each document is selected, packed, to whole blocks of documents."""
+        known = self.remembered_bits
+        if not known:
+            size = len(self.part.segment)
+            chosen = np.zeros(-(-size // BLOCK) * BLOCK, bool)
+            for start, stop in self.ranges:
+                chosen[start:stop] = True if self.mask is None else self.mask[start:stop]
+            known.append(np.packbits(chosen))
+        return known[0]
 
 
 def _joined(pieces: list[Array], like: Array) -> Array:

@@ -14,13 +14,13 @@ import msgspec
 
 from indexd import encoding, messages, records
 from indexd.build import build
-from indexd.encoding import DamagedSegment
 from indexd.errors import NotFound
 from indexd.merge import merge
 from indexd.messages import Place
 from indexd.reading import Outcome
 from indexd.records import Record, Run
 from indexd.segment import Segment
+from indexd.source import DamagedSegment
 
 T = TypeVar("T")
 Fetch = Callable[[bytes], bytes | None]

@@ -27,6 +27,7 @@ from indexd.merge import merge
 from indexd.records import Record
 from indexd.roots import Root
 from indexd.segment import Segment
+from indexd.source import Memory
 from indexd.tail import Stamp
 from indexd.text import Profile
 
@@ -77,7 +78,7 @@ def result(body: bytes) -> Batch:
             Read(path, records.decode(record) if record else None, dict(rows), reason)
             for path, record, rows, reason in reads
         ],
-        encoding.load(encoding.Memory(segment))[0],
+        encoding.load(Memory(segment))[0],
     )
 
 

@@ -13,6 +13,7 @@ from indexd.index import FileFacts, Index, Part, merge_parts
 from indexd.model import KINDS, Document
 from indexd.ranking import Ranked
 from indexd.segment import Segment
+from indexd.source import OpenFile
 from indexd.text import Profile
 from tests.brute_force import Plain
 
@@ -93,7 +94,7 @@ class LiveIndex:
     def _stored(self, segment: Segment) -> Segment:
         path = os.path.join(self._directory, "base")
         encoding.save(segment, path, {})
-        return encoding.load(encoding.OpenFile(path))[0]
+        return encoding.load(OpenFile(path))[0]
 
     def _build(self, facts: FileFacts, documents: list[Plain]) -> Segment:
         return build(

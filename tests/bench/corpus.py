@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,62 +46,13 @@ GIANT_LINE_WORDS = (160_000, 320_000, 640_000)
 TOOLS = ("Bash", "Read", "Edit", "Grep", "WebFetch", "exec_command", "apply_patch")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
-FIRST_WORDS = [
-    "the",
-    "to",
-    "a",
-    "and",
-    "in",
-    "of",
-    "is",
-    "for",
-    "it",
-    "that",
-    "on",
-    "this",
-    "with",
-    "be",
-    "test",
-    "file",
-    "error",
-    "not",
-    "run",
-    "from",
-    "line",
-    "code",
-    "as",
-    "if",
-    "or",
-    "use",
-    "we",
-    "add",
-    "fix",
-    "should",
-    "can",
-    "by",
-    "at",
-    "no",
-    "new",
-    "was",
-    "return",
-    "function",
-    "are",
-    "have",
-    "build",
-    "check",
-    "value",
-    "failed",
-    "command",
-    "type",
-    "server",
-    "request",
-    "output",
-    "when",
-    "import",
-    "name",
-    "data",
-    "update",
-]
+_FIRST = (
+    "the to a and in of is for it that on this with be test file error not run from line "
+    "code as if or use we add fix should can by at no new was return function are have "
+    "build check value failed command type server request output when import name data "
+    "update"
+)
+FIRST_WORDS = _FIRST.split()
 _SYLLABLES = [c + v for c in "bcdfghjklmnprstvz" for v in ("a", "e", "i", "o", "u", "en", "or")]
 _MARKS = ("\n", "=>", "--", "{", "}", "//", "`", '"')
 
@@ -228,11 +180,16 @@ def lines(session: Session, kinds: list[str], texts: list[str]) -> Iterator[dict
             "id": session.name, "cwd": session.project, "originator": "codex_cli_rs",
             "cli_version": "0.149.0", "source": "cli", "git": {"branch": "main"},
         })  # fmt: skip
-    calls = 0
+    waiting: deque[str] = deque()
     for number, (kind, text) in enumerate(zip(kinds, texts, strict=True)):
-        calls += kind == "tool_input"
-        tool = TOOLS[(session.number + calls) % len(TOOLS)]
-        yield writer(session, number, kind, text, f"call_{session.number}_{calls}", tool)
+        call = f"call_{session.number}_{number}"
+        if kind == "tool_input":
+            waiting.append(call)
+        elif kind in ("tool_output", "tool_error") and waiting:
+            # A result for each call, in order; results of no call are strays.
+            call = waiting.popleft()
+        tool = TOOLS[(session.number + number) % len(TOOLS)]
+        yield writer(session, number, kind, text, call, tool)
 
 
 def _when(session: Session, number: int) -> str:
