@@ -6,11 +6,12 @@ order; open several clients to ask in parallel.
 
 from __future__ import annotations
 
+import socket
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketAttribute, SocketStream, UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from indexd import protocol
@@ -26,6 +27,9 @@ from indexd.client import (
     unreachable,
 )
 from indexd.methods import Methods
+
+# How often to look whether the daemon takes more connections.
+QUEUE_SECONDS = 0.05
 
 
 class AsyncClient(Methods):
@@ -72,7 +76,7 @@ class AsyncClient(Methods):
             return
         try:
             with anyio.fail_after(self.timeout):
-                stream = await anyio.connect_unix(self.socket_path)
+                stream = await self._connected()
         except OSError as error:
             raise unreachable(self.socket_path, error) from error
         try:
@@ -83,6 +87,22 @@ class AsyncClient(Methods):
         self._stream = stream
         self._received = BufferedByteReceiveStream(stream)
         self._greeting = None
+
+    async def _connected(self) -> UNIXSocketStream:
+        """Return a stream to the daemon, once it has a place in its queue for us."""
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            try:
+                connection.connect(self.socket_path)
+                return await UNIXSocketStream.from_socket(connection)
+            except BlockingIOError:
+                # No event tells when there is room, and asyncio would take this for success.
+                connection.close()
+                await anyio.sleep(QUEUE_SECONDS)
+            except BaseException:
+                connection.close()
+                raise
 
     async def aclose(self) -> None:
         """Close the connection; harmless when there is none."""

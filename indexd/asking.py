@@ -10,7 +10,7 @@ from indexd.index import Snapshot
 from indexd.phrases import Phrase, phrase
 from indexd.plan import Demand, Formula, QueryTerm, plan
 from indexd.query import Clause, Query, Shape
-from indexd.text import Profile, fold_case, query_terms, whole_terms
+from indexd.text import Profile, fold_case, whole_terms
 
 # How many terms a beginning may stand for.
 MAX_EXPANSION = 1000
@@ -19,12 +19,12 @@ MAX_EXPANSION = 1000
 class Asked(NamedTuple):
     """What is asked of the index.
 
-    terms: what ranks. words: the terms typed in full. text: what a snippet is to show.
+    terms: what ranks. typed: the words, without operators. text: what a snippet is to show.
     found_by: every term that a match may have. warnings: what was left out.
     """
 
     terms: list[QueryTerm]
-    words: list[bytes]
+    typed: str
     text: str
     found_by: list[bytes]
     demand: Demand
@@ -36,7 +36,6 @@ def asked(query: Query, snapshot: Snapshot, profile: Profile, formula: Formula) 
     """Return what `query` asks of the documents of `snapshot`."""
     typed = [c for c in query.clauses if c.shape is not Shape.PREFIX and c.sign != "-"]
     text = " ".join(clause.text for clause in typed)
-    words = query_terms(text, profile)
     warnings: list[str] = []
     prefixes = {
         clause: _expanded(snapshot, clause.text, warnings)
@@ -47,7 +46,7 @@ def asked(query: Query, snapshot: Snapshot, profile: Profile, formula: Formula) 
     terms += [term for clause, term in prefixes.items() if clause.sign != "-"]
     return Asked(
         terms,
-        words,
+        text,
         _shown(query, text),
         list(dict.fromkeys(term for each in terms for term in each.terms)),
         _demand(query.clauses, prefixes, profile),
@@ -68,13 +67,15 @@ def _demand(
     must: list[QueryTerm] = []
     must_not: list[QueryTerm] = []
     for clause in clauses:
+        if not clause.sign and clause.shape is not Shape.PHRASE:
+            continue
         if clause in prefixes:
             own = [prefixes[clause]]
         else:
             own = [QueryTerm((term,)) for term in whole_terms(clause.text, profile)]
-        if clause.sign == "+" or (clause.shape is Shape.PHRASE and clause.sign != "-"):
+        if clause.sign != "-":
             must += own
-        elif clause.sign == "-" and clause.shape is not Shape.PHRASE:
+        elif clause.shape is not Shape.PHRASE:
             must_not += own
     return Demand(tuple(dict.fromkeys(must)), tuple(dict.fromkeys(must_not)))
 
@@ -87,7 +88,7 @@ def _expanded(snapshot: Snapshot, prefix: str, warnings: list[str]) -> QueryTerm
         return QueryTerm(tuple(found))
     # Terms of files that are gone must not take the place of others.
     in_order = sorted(found, key=lambda term: (len(term), term))
-    living = (term for term in in_order if any(part.holds(term) for part in snapshot.parts))
+    living = (term for term in in_order if any(part.doc_freq(term) for part in snapshot.parts))
     terms = tuple(islice(living, MAX_EXPANSION + 1))
     if len(terms) > MAX_EXPANSION:
         warnings.append(f"{prefix}* begins more words than the {MAX_EXPANSION} shortest looked for")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 # start, in batches of about that size.
 WORKER_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
+# A worker may also be killed by chance, or by whoever looks for memory to free.
+DEATHS = 4
 # Descriptors come back when somebody hangs up.
 EXHAUSTED_PAUSE_SECONDS = 0.1
 
@@ -49,7 +52,7 @@ class Backlog:
         self._waiting: dict[str, Found] = {}
         self._reading: set[str] = set()
         self._usable = True
-        self._suspect: set[str] = set()
+        self._deaths: Counter[str] = Counter()
         self._deadly: dict[str, Stamp] = {}
         self._beside = CapacityLimiter(1)
         self._added, self._fewer = anyio.Event(), anyio.Event()
@@ -124,10 +127,10 @@ class Backlog:
             )
         except Exception as error:
             change = error
+        if isinstance(change, OSError) and change.errno in EXHAUSTED:
+            await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
+            return
         async with self._turn:
-            if isinstance(change, OSError) and change.errno in EXHAUSTED:
-                await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
-                return
             missing = await to_thread.run_sync(_missing, [found])
             if self._library.get(path) is old and not missing:
                 self._publisher.conclude(found, old, change)
@@ -155,11 +158,11 @@ class Backlog:
         size = 0
         for found in self._newest():
             path = found.candidate.path
-            if self._library.get(path) is not None or (batch and path in self._suspect):
+            if self._library.get(path) is not None or (batch and path in self._deaths):
                 continue
             batch.append(found)
             size += found.stamp.size
-            if path in self._suspect or size > BATCH_BYTES:
+            if path in self._deaths or size > BATCH_BYTES:
                 break
         return batch
 
@@ -187,14 +190,14 @@ class Backlog:
                 self._done(found)
 
     def _suspect_of(self, batch: list[Found], error: WorkerDied) -> None:
-        """Read the files that a worker died of one by one; one that kills alone is left out."""
+        """Read the files that a worker died of one by one; one that keeps killing is left out."""
         first = batch[0].candidate.path
         log.warning("worker died files=%d first=%r", len(batch), first)
-        if len(batch) == 1:
+        self._deaths.update(found.candidate.path for found in batch)
+        if len(batch) == 1 and self._deaths[first] >= DEATHS:
             self._publisher.problems[first] = f"left out until it changes: {error}"
             self._deadly[first] = batch[0].stamp
             self._done(batch[0])
-        self._suspect.update(found.candidate.path for found in batch)
 
 
 def _missing(batch: list[Found]) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 
 from indexd import __version__, paths, protocol
@@ -71,7 +72,8 @@ class Client(Methods):
             return
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(self.timeout)
+            # A time-out of Python's own would make the call one that does not wait for its turn.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self.timeout))
             connection.connect(self.socket_path)
             check_peer(connection, self.socket_path)
         except OSError as error:
@@ -199,6 +201,8 @@ def request_frame(request_id: int, method: str, params: dict[str, Any]) -> bytes
             f"a text holds {error.object[error.start]!a}, half of a surrogate pair",
             "send whole characters",
         ) from error
+    except (OverflowError, TypeError) as error:
+        raise BadRequest(f"a parameter cannot travel: {error}", "send plain values") from error
 
 
 def result_of(answer: dict[str, Any], request_id: int) -> Any:
@@ -228,9 +232,13 @@ def unreachable(path: str, error: OSError) -> IndexdError:
     """Return what a failed connection means for the one who asked."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
         return Unavailable(f"no daemon at {path}", START_HINT)
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | BlockingIOError):
         return Timeout(f"the daemon at {path} accepts no connection", "see its log")
     return Unavailable(f"no connection to {path}: {error.strerror}", "check the path")
+
+
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 def closed(path: str) -> IndexdError:

@@ -50,15 +50,17 @@ def connected(asked: argparse.Namespace) -> Client:
 
 def query(asked: argparse.Namespace) -> int:
     """Search, show the hits, and remember them for `around`."""
+    text, cache = " ".join(asked.text), paths.cache_dir(os.environ)
     with connected(asked) as client:
         answer = client.search(
-            " ".join(asked.text),
+            text,
             kinds=arguments.option_values(asked.kind),
             role=asked.role,
             tool_name=asked.tool_name,
             literal=asked.literal or None,
             limit=asked.limit,
             offset=asked.offset,
+            generation=lasthits.generation(cache, text) if asked.offset else None,
             **_filters(asked),
             order=asked.order,
             group=asked.group,
@@ -67,18 +69,21 @@ def query(asked: argparse.Namespace) -> int:
             reveal=asked.reveal or None,
         )
     hits = answer["hits"]
-    lasthits.remember(paths.cache_dir(os.environ), hits)
+    lasthits.remember(cache, hits, text, (answer.get("index") or {}).get("generation"))
     if asked.json:
         output.write_json(answer)
         return FOUND if hits else NOTHING
     output.warn(answer)
+    from indexd import render, suggest
+
     if not hits:
         if not answer.get("warnings"):
-            output.say(f"nothing found for {' '.join(asked.text)!r}")
+            output.say(f"nothing found for {text!r}")
+        for line in suggest.commands(asked, answer.get("suggestions") or []):
+            output.say(f"try: {line}")
         return NOTHING
-    from indexd import render
-
-    more = _next_page(hits) if len(hits) >= (asked.limit or DEFAULT_LIMIT) else ""
+    is_full = len(hits) >= (asked.limit or DEFAULT_LIMIT)
+    more = suggest.next_page(sys.argv[1:], hits) if is_full else ""
     output.write(render.hits(answer, output.terminal(), time.time(), more))
     return FOUND
 
@@ -330,22 +335,6 @@ def _directory_or_name(place: str) -> str:
 def _path_or_id(session: str | None) -> str | None:
     is_path = session is not None and ("/" in session or session.endswith(".jsonl"))
     return os.path.abspath(session) if session and is_path else session
-
-
-def _next_page(hits: list[dict[str, Any]]) -> str:
-    """Return this command line as it asks for the hits that follow."""
-    from indexd.resume import quoted
-
-    words, skip = [], False
-    for word in sys.argv[1:]:
-        if not skip and not word.startswith("--offset"):
-            words.append(quoted(word))
-        skip = word == "--offset"
-    # Behind `--` it would be a word to look for.
-    end = words.index("--") if "--" in words else len(words)
-    words[end:end] = ["--offset", str(hits[-1]["rank"])]
-    line = f"indexctl {' '.join(words)}"
-    return line if line.isprintable() and len(line) <= 120 else ""
 
 
 def _first_given(*values: int | None) -> int | None:

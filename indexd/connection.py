@@ -26,10 +26,14 @@ SEND_CHUNK_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many connections there may be, and how many seconds each step may take."""
+    """How many connections there may be, and how many seconds each step may take.
+
+    patience_seconds: how long a peer may keep its place without a hello when all are taken.
+    """
 
     connections: int = CONNECTIONS
     hello_seconds: float = 2.0
+    patience_seconds: float = 0.5
     idle_seconds: float = 60.0
     frame_seconds: float = 5.0
     stall_seconds: float = 5.0

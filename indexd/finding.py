@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -64,6 +65,19 @@ class Found(NamedTuple):
         """Say whether this file is as `record` knows it, and has been for a while at `now_ns`."""
         last_change = max(self.stamp.mtime_ns, self.stamp.ctime_ns)
         return not self.differs(record) and now_ns - last_change > REST_NS
+
+
+def opened(wanted: Iterable[Root], before: Mapping[str, OpenRoot]) -> dict[str, OpenRoot]:
+    """Return the roots that are there now, by configured path; those of `before` as they are."""
+    now: dict[str, OpenRoot] = {}
+    for root in wanted:
+        known = before.get(root.path)
+        if known is not None and known.root == root and known.directory.is_current():
+            now[root.path] = known
+        else:
+            with contextlib.suppress(OSError):
+                now[root.path] = OpenRoot(root, RootDirectory(root.path))
+    return now
 
 
 def sweep(roots: Iterable[OpenRoot]) -> list[Found]:

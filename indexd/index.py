@@ -62,13 +62,16 @@ class Part:
             return np.ones(len(self.segment.file_ids), bool)
         return self.alive
 
-    def holds(self, term: bytes) -> bool:
-        """Say whether a document of a live file holds `term`."""
+    def doc_freq(self, term: bytes) -> int:
+        """Return how many documents of live files hold `term`."""
         at = self.segment.dictionary.find(term)
-        if at < 0 or self.alive is None:
-            return at >= 0
+        if at < 0:
+            return 0
+        starts = self.segment.postings.starts
+        if self.alive is None:
+            return int(starts[at + 1] - starts[at])
         ordinals, _ = self.segment.term_postings(at)
-        return bool(self.alive[self.segment.columns.file[ordinals]].any())
+        return int(np.count_nonzero(self.alive[self.segment.columns.file[ordinals]]))
 
     def counts(self, kinds: Array) -> tuple[int, int]:
         """Return (documents, tokens) of the live files in the kinds of rank `kinds`."""

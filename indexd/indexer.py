@@ -23,7 +23,7 @@ from anyio.abc import TaskStatus
 from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
-from indexd.confine import EXHAUSTED, RootDirectory
+from indexd.confine import EXHAUSTED
 from indexd.discover import EVENT_LOG, SUBAGENTS, skipped
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
@@ -281,15 +281,8 @@ class Indexer:
 
     def _open_roots(self) -> bool:
         """Open the roots that have appeared, let go of those that are gone; say if any was."""
-        before = dict(self.opened_roots)
-        wanted = {root.path: root for root in self._configured}
-        for path, opened in list(self.opened_roots.items()):
-            if wanted.get(path) != opened.root or not opened.directory.is_current():
-                del self.opened_roots[path]
-        for path, root in wanted.items():
-            if path not in self.opened_roots:
-                with contextlib.suppress(OSError):
-                    self.opened_roots[path] = OpenRoot(root, RootDirectory(path))
+        before = self.opened_roots
+        self.opened_roots = finding.opened(self._configured, before)
         return before != self.opened_roots
 
     def root_of(self, path: str) -> OpenRoot | None:

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 KEPT = ("session_path", "message_index", "session_id", "agent", "project", "resume")
 
 
-def remember(cache: str, hits: list[dict[str, Any]]) -> None:
-    """Keep where each of `hits` lies, by its rank, in place of those of the query before."""
-    kept = {"hits": {str(hit["rank"]): {n: hit[n] for n in KEPT if n in hit} for hit in hits}}
+def remember(
+    cache: str, hits: list[dict[str, Any]], query: str = "", generation: int | None = None
+) -> None:
+    """Keep where each of `hits` lies, by its rank, in place of those of the query before.
+
+    `query` is what was asked, `generation` that of the index that answered.
+    """
+    kept: dict[str, Any] = {"query": query, "generation": generation}
+    kept |= {"hits": {str(hit["rank"]): {n: hit[n] for n in KEPT if n in hit} for hit in hits}}
     body = protocol.encode(kept, protocol.MAX_ANSWER_BYTES)
     try:
         paths.private_directory(cache)
@@ -34,7 +40,7 @@ def remember(cache: str, hits: list[dict[str, Any]]) -> None:
 
 def recall(cache: str, number: int) -> dict[str, Any]:
     """Return where hit `number` of the last query lies; raise NotFound when there is none."""
-    hits = _kept(cache)
+    hits: dict[str, dict[str, Any]] | None = (_kept(cache) or {}).get("hits")
     if not hits:
         reason = "no query is remembered" if hits is None else "the last query found nothing"
         raise NotFound(reason, "search first: indexctl query TEXT")
@@ -43,7 +49,13 @@ def recall(cache: str, number: int) -> dict[str, Any]:
         raise NotFound(
             f"the last query has no hit {number}", f"it had hits {ranks[0]} to {ranks[-1]}"
         )
-    found: dict[str, Any] = hits[str(number)]
+    return hits[str(number)]
+
+
+def generation(cache: str, query: str) -> int | None:
+    """Return the generation that answered the last query, if it was `query`."""
+    kept = _kept(cache) or {}
+    found: int | None = kept.get("generation") if kept.get("query") == query else None
     return found
 
 
@@ -54,8 +66,7 @@ def _kept(cache: str) -> dict[str, Any] | None:
             kept = protocol.decode(stream.read())
     except (OSError, BadRequest):
         return None
-    hits: dict[str, Any] | None = kept.get("hits")
-    return hits
+    return kept
 
 
 def _private(path: str, flags: int) -> int:

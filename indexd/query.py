@@ -67,26 +67,42 @@ class Clause(NamedTuple):
     sign: str = ""
 
 
+class Piece(NamedTuple):
+    """A stretch of a query as it was typed, and the clause, or the name of the filter, it is."""
+
+    typed: str
+    means: Clause | str
+
+
 class Query(NamedTuple):
-    """What a query says. `filters` are parameters of a search, with values as they take them."""
+    """What a query says. `filters` are parameters of a search, with values as they take them.
+
+    pieces: where each operator and filter stands in what was typed.
+    """
 
     clauses: tuple[Clause, ...]
     filters: dict[str, object]
-
-    @property
-    def text(self) -> str:
-        """Return the words that are looked for, without operators and what is excluded."""
-        return " ".join(clause.text for clause in self.clauses if clause.sign != "-")
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Say whether there is nothing but words."""
         return not self.filters and all(c == Clause(Shape.WORDS, c.text) for c in self.clauses)
 
+    def relaxed(self, one: Clause | str) -> str:
+        """Return the query as it would be typed without one operator or filter.
+
+        What must occur then may; what must not occur, and a filter, is left out.
+        """
+        kept = one.text if isinstance(one, Clause) and one.sign != "-" else ""
+        words = [kept if piece.means == one else piece.typed for piece in self.pieces]
+        return " ".join(filter(None, words))
+
 
 def literal(text: str) -> Query:
     """Return the query that takes `text` for words throughout."""
-    return Query((Clause(Shape.WORDS, text),), {})
+    words = Clause(Shape.WORDS, text)
+    return Query((words,), {}, (Piece(text, words),))
 
 
 def parse(text: str, now_ms: int) -> Query:
@@ -96,12 +112,15 @@ def parse(text: str, now_ms: int) -> Query:
         return literal(text)
     tokens = list(_TOKEN.finditer(stripped))
     filters = _filters(tokens, now_ms)
-    rest = [token for token in tokens if token.start() not in filters]
-    excludes = _may_exclude(rest)
-    clauses = [_clause(token, excludes) for token in rest]
+    excludes = _may_exclude([token for token in tokens if token.start() not in filters])
+    pieces = tuple(
+        Piece(t[0], filters[t.start()][0] if t.start() in filters else _clause(t, excludes))
+        for t in tokens
+    )
+    clauses = [piece.means for piece in pieces if isinstance(piece.means, Clause)]
     if not any(clause.sign != "-" and _has_word(clause.text) for clause in clauses):
         return literal(text)
-    query = Query(_joined(clauses), dict(filters.values()))
+    query = Query(_joined(clauses), dict(filters.values()), pieces)
     return literal(text) if query.plain else query
 
 

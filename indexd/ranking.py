@@ -45,7 +45,7 @@ class Ranked(NamedTuple):
 class Ranking(NamedTuple):
     """The best documents in order, how many matched, and what was searched.
 
-    doc_freqs: of each query term. unused: how many query terms were too many. unchecked: how
+    doc_freqs: of each query term. unused: how many terms that occur were too many. unchecked: how
     many documents that may be an answer were not looked at. groups: of copies, if those are hidden.
     """
 
@@ -119,7 +119,8 @@ def rank(
         unchecked = total - looked_at
         total = unchecked + sum(len(each.scores) for each in found)
     ranked = _best(snapshot, found, order, top)
-    return Ranking(ranked, total, documents, doc_freqs, len(query) - len(used), unchecked, groups)
+    unused = max(0, sum(map(bool, doc_freqs)) - MAX_TERMS)
+    return Ranking(ranked, total, documents, doc_freqs, unused, unchecked, groups)
 
 
 def _rarest(doc_freqs: Sequence[int]) -> Sequence[int]:

@@ -12,62 +12,48 @@ import functools
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from indexd.errors import BadRequest
+from indexd.fields import (
+    CopiesShown,
+    Detail,
+    Event,
+    Flag,
+    Group,
+    Index,
+    Limit,
+    Nearby,
+    Offset,
+    OptionalIndex,
+    OptionalResults,
+    OptionalText,
+    OptionalTokens,
+    OptionalWhole,
+    Order,
+    Place,
+    Role,
+    Scope,
+    Source,
+    Subagents,
+    Text,
+    Time,
+    Tokens,
+    Tools,
+    Versions,
+    Whole,
+)
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.moment import moment
 
 # Whatever fits a request's frame may be asked.
 MAX_QUERY_CHARS = 64 * 1024
-MAX_INDEX = 2**31 - 1
 # An agent's `history` call is bounded more tightly than a person's: it pays for what it reads.
 HISTORY_LIMIT, HISTORY_LIMIT_MAX = 8, 20
 HISTORY_AROUND, HISTORY_AROUND_MAX = 3, 10
-
-Versions = Annotated[tuple[int, int], Meta(description="[lowest, highest] as whole numbers")]
-Text = Annotated[str, Meta(description="a string")]
-OptionalText = Annotated[str | None, Meta(description="a string")]
-Texts = Annotated[list[str], Meta(description="a list of strings")]
-Flag = Annotated[bool, Meta(description="true or false")]
-Limit = Annotated[int, Meta(ge=1, le=200, description="a whole number from 1 to 200")]
-Offset = Annotated[int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000")]
-Nearby = Annotated[int, Meta(ge=0, le=50, description="a whole number from 0 to 50")]
-Index = Annotated[int, Meta(ge=0, le=MAX_INDEX, description="a whole number from 0 on")]
-OptionalIndex = Annotated[
-    Annotated[int, Meta(ge=0, le=MAX_INDEX)] | None, Meta(description="a whole number from 0 on")
-]
-Place = Annotated[
-    Literal["start", "end"] | int | None, Meta(description='"start", "end" or a point in time')
-]
-Whole = Annotated[int, Meta(description="a whole number")]
-OptionalWhole = Annotated[int | None, Meta(description="a whole number")]
-Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100")]
-OptionalResults = Annotated[Results | None, Meta(description="a whole number from 1 to 100")]
-Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
-OptionalTokens = Annotated[Tokens | None, Meta(description="a whole number of tokens")]
-Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
-Order = Annotated[Literal["relevance", "recent"], Meta(description='"relevance" or "recent"')]
-Subagents = Annotated[
-    Literal["include", "exclude", "only"], Meta(description='"include", "exclude" or "only"')
-]
-Source = Annotated[Literal["global", "archive"] | None, Meta(description='"global" or "archive"')]
-Role = Annotated[
-    Literal["user", "assistant", "tool", "system"] | None,
-    Meta(description='"user", "assistant", "tool" or "system"'),
-]
-Group = Annotated[Literal["session"] | None, Meta(description='"session"')]
-CopiesShown = Annotated[Literal["collapse", "all"] | None, Meta(description='"collapse" or "all"')]
-Detail = Annotated[Literal["signature", "full"], Meta(description='"signature" or "full"')]
-Event = Annotated[
-    Literal["connected", "tools_changed", "disconnected"],
-    Meta(description='"connected", "tools_changed" or "disconnected"'),
-]
-Tools = Annotated[list[Any], Meta(description="a list of MCP tools")]
-Time = Annotated[str | int | float | None, Meta(description="a time")]
 
 
 class Request(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -119,6 +105,7 @@ class Search(Filters, kw_only=True):
     literal: Flag = False
     limit: Limit = 8
     offset: Offset = 0
+    generation: OptionalWhole = None
     order: Order = "relevance"
     group: Group = None
     copies: CopiesShown = None

@@ -106,10 +106,7 @@ class _Cache(diskcache.Cache):  # type: ignore[misc]
 
 
 class Rows:
-    """The rows of a directory; every method is called in the thread that opened it.
-
-    identity: tells these rows from those of any other cache.
-    """
+    """The rows of a directory; every method is called in the thread that opened it."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -117,7 +114,7 @@ class Rows:
         self._cache = _Cache(directory, timeout=2, disk=BytesDisk, **_SETTINGS)
         try:
             self._inode = os.stat(self._path).st_ino
-            self.identity = self._identify()
+            self._must_be_ours()
         except BaseException:
             self.close()
             raise
@@ -166,8 +163,8 @@ class Rows:
         """Close the database."""
         self._cache.close()
 
-    def _identify(self) -> bytes:
-        """Return the identity, made if there are no rows yet. Raises Damaged if not ours."""
+    def _must_be_ours(self) -> None:
+        """Raise Damaged unless this database is as we make them; a new one is made so."""
         _expect("tables", _TABLES, self._column("SELECT name FROM sqlite_master"))
         _expect("settings", _SETTING_NAMES, self._column("SELECT key FROM Settings"))
         # Disorder would hide rows, and show old ones that were replaced meanwhile.
@@ -178,12 +175,9 @@ class Rows:
         if known is None:
             if keys:
                 raise Damaged("rows without a schema")
-            known = SCHEMA + b" " + os.urandom(16).hex().encode()
-            self.write([{_META: known}])
-        schema, _, identity = known.partition(b" ")
-        if schema != SCHEMA:
-            raise Damaged(f"schema {schema!r} instead of {SCHEMA!r}")
-        return identity
+            self.write([{_META: SCHEMA}])
+        elif known != SCHEMA:
+            raise Damaged(f"schema {known!r} instead of {SCHEMA!r}")
 
     def _column(self, query: str) -> list[Any]:
         return [value for (value,) in self._cache._sql(query).fetchall()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
 from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
-from indexd.text import Profile
+from indexd.text import Profile, query_terms, whole_terms
 
 # A hit says of so many of its copies where they are.
 SHOWN_COPIES = 3
@@ -47,11 +47,30 @@ class Searcher:
 
         Raises BadRequest when the query holds no letter or number.
         """
+        top = request.offset + request.limit
+        answered = self._find(snapshot, request, top)
+        found, ask = answered.ranking, answered.ask
+        page = found.ranked[request.offset :]
+        hits = [
+            self._hit(answered, number, ranked, where) | _duplicates(snapshot, found.groups, ranked)
+            for number, (ranked, where) in enumerate(
+                zip(page, located_rows(snapshot, page), strict=True), start=request.offset + 1
+            )
+        ]
+        answer = {
+            "hits": hits,
+            "total": found.total,
+            "warnings": [*ask.warnings, *_left_out(found)],
+        }
+        return answer if hits else self._explained(snapshot, request, answered, answer)
+
+    def _find(self, snapshot: Snapshot, request: Search, top: int) -> _Answered:
+        """Return the best documents for a request. Raises BadRequest."""
         query = literal(request.query) if request.literal else parse(request.query, _now_ms())
         request = _filtered(request, query.filters)
         formula = FORMULAS[self._profile]
         ask = asked(query, snapshot, self._profile, formula)
-        if not ask.terms:
+        if not ask.terms and not query_terms(request.query, "seed"):
             raise BadRequest(
                 "query must contain at least one letter or number",
                 "ask with a word, a name or a number",
@@ -63,20 +82,28 @@ class Searcher:
         )
         copies = self._copies if self._collapses(request) else None
         check = self._check(snapshot, ask.phrases) if ask.phrases else None
-        top = request.offset + request.limit
-        found = rank(snapshot, ask.terms, selection, order, top, ask.demand, check, copies)
-        page = found.ranked[request.offset :]
-        hits = [
-            self._hit(request, choice, ask, number, ranked, where)
-            | _duplicates(snapshot, found.groups, ranked)
-            for number, (ranked, where) in enumerate(
-                zip(page, located_rows(snapshot, page), strict=True), start=request.offset + 1
-            )
-        ]
-        warnings = [*ask.warnings, *_left_out(found)]
-        if not hits:
-            warnings += explain.nothing(snapshot, request, selection, ask.terms, ask.words, found)
-        return {"hits": hits, "total": found.total, "warnings": warnings}
+        ranking = rank(snapshot, ask.terms, selection, order, top, ask.demand, check, copies)
+        return _Answered(request, query, ask, choice, ranking)
+
+    def _explained(
+        self,
+        snapshot: Snapshot,
+        request: Search,
+        answered: _Answered,
+        answer: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Return an answer without hits with the reason why, and what would find something."""
+
+        def count(changes: Mapping[str, Any]) -> int:
+            own = dict(changes) | ({"kinds": KINDS} if "kinds" in changes else {})
+            return self._find(snapshot, msgspec.structs.replace(request, **own), 0).ranking.total
+
+        words = whole_terms(answered.ask.typed, self._profile)
+        why = explain.nothing(snapshot, request, answered.query, words, answered.ranking, count)
+        return answer | {
+            "warnings": [*answer["warnings"], *why.warnings],
+            "suggestions": why.suggestions,
+        }
 
     def _collapses(self, request: Search) -> bool:
         """Say whether copies count and show once; in profile `seed` only where asked for."""
@@ -99,14 +126,9 @@ class Searcher:
         return check
 
     def _hit(
-        self,
-        request: Search,
-        choice: Choice,
-        ask: Asked,
-        number: int,
-        ranked: Ranked,
-        found: Located,
+        self, answered: _Answered, number: int, ranked: Ranked, found: Located
     ) -> dict[str, Any]:
+        request, choice, ask = answered.request, answered.choice, answered.ask
         facts = ranked.facts
         shown = self._shown(facts, found, request, ask)
         hit = {
@@ -135,6 +157,16 @@ class Searcher:
             return Snippet("", [])
         text = displayed(message, found.kind, found.call, reveal=request.reveal)
         return snippet(text, ask.text, self._profile, self._snippet_chars, ask.found_by)
+
+
+class _Answered(NamedTuple):
+    """What a request, with the filters of its query in force, asks for and finds."""
+
+    request: Search
+    query: Query
+    ask: Asked
+    choice: Choice
+    ranking: Ranking
 
 
 def _duplicates(snapshot: Snapshot, groups: Groups | None, ranked: Ranked) -> dict[str, Any]:

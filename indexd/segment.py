@@ -79,9 +79,13 @@ class Dictionary:
 
     def beginning(self, prefix: bytes) -> list[bytes]:
         """Return the terms that begin with `prefix`, in no order."""
+        if not prefix:
+            return list(self)
         letters = np.frombuffer(self.blob, np.uint8)
-        at = (np.diff(self.starts) >= len(prefix)).nonzero()[0]
-        for number, byte in enumerate(prefix):
+        # Most terms differ in their first letter, which is all that is looked at of them.
+        at = (letters.take(self.starts[:-1]) == prefix[0]).nonzero()[0]
+        at = at[self.starts[at + 1] - self.starts[at] >= len(prefix)]
+        for number, byte in enumerate(prefix[1:], 1):
             at = at[letters[self.starts[at] + number] == byte]
         return [self.term(each) for each in at.tolist()]
 

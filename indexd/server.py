@@ -69,6 +69,8 @@ class Server:
         self.connections = 0
         self._accepting = anyio.CancelScope()
         self._waiting: set[anyio.CancelScope] = set()
+        # Who has not said hello yet, and since when; the longest first.
+        self._strangers: dict[anyio.CancelScope, float] = {}
         self._stopping = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -125,12 +127,21 @@ class Server:
         if uid != os.geteuid():
             log.warning("refused uid=%d pid=%d", uid, pid)
             _turn_away(peer, _stranger(uid))
-        elif self.connections >= self._limits.connections:
+        elif self.connections >= self._limits.connections and not self._make_room():
             log.warning("busy connections=%d pid=%d", self.connections, pid)
             _turn_away(peer, _too_many("connections"))
         else:
             return True
         return False
+
+    def _make_room(self) -> bool:
+        """Hang up on whoever owes us a hello for longest, if that is long; say if so."""
+        scope, since = next(iter(self._strangers.items()), (None, 0.0))
+        if scope is None or anyio.current_time() - since < self._limits.patience_seconds:
+            return False
+        del self._strangers[scope]
+        scope.cancel()
+        return True
 
     async def _serve(self, peer: socket.socket) -> None:
         try:
@@ -147,7 +158,7 @@ class Server:
     async def _converse(self, connection: Connection) -> None:
         limits = self._limits
         try:
-            hello = await self._next(connection, limits.hello_seconds, protocol.MAX_REQUEST_BYTES)
+            hello = await self._first(connection)
             _check_first(hello)
             answer = await self._answer(hello)
             await connection.send(_frame(answer))
@@ -158,6 +169,18 @@ class Server:
                 await connection.send(_frame(await self._answer(request)))
         except IndexdError as error:
             await connection.send(_frame({"id": None, "error": error.as_map()}))
+
+    async def _first(self, connection: Connection) -> dict[str, Any]:
+        """Return the first request; raises Idle where it does not come, or not soon enough."""
+        with anyio.CancelScope() as scope:
+            self._strangers[scope] = anyio.current_time()
+            try:
+                return await self._next(
+                    connection, self._limits.hello_seconds, protocol.MAX_REQUEST_BYTES
+                )
+            finally:
+                self._strangers.pop(scope, None)
+        raise Idle
 
     async def _next(self, connection: Connection, seconds: float, limit: int) -> dict[str, Any]:
         """Return the next request; raises Idle where there will be none."""

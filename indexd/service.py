@@ -17,6 +17,7 @@ from indexd.around import around
 from indexd.errors import Busy
 from indexd.index import Index, Snapshot
 from indexd.located import Sources
+from indexd.paging import Pages
 from indexd.requests import Around, History, Search, Sessions, Show, Sync
 from indexd.searching import Searcher
 from indexd.sessions import sessions
@@ -50,16 +51,24 @@ class Service:
         self._catch_up, self._pending = catch_up, pending
         self._restore_rows = restore_rows
         self._threads = CapacityLimiter(THREADS)
+        self._pages = Pages()
 
     async def search(self, request: Search) -> dict[str, Any]:
         """Return the answer to `search`."""
         began = time.perf_counter()
-        if request.sync:
+        snapshot = None if request.generation is None else self._pages.get(request.generation)
+        if request.sync and snapshot is None:
             await self._catch_up()
-        snapshot = self._index.snapshot
+        snapshot = snapshot or self._index.snapshot
         answer = await to_thread.run_sync(
             self._searcher.search, snapshot, request, limiter=self._threads
         )
+        if len(answer["hits"]) == request.limit:
+            self._pages.keep(snapshot)
+        if request.generation not in (None, snapshot.generation):
+            answer["warnings"].append(
+                "the index has changed since the page before: hits may come again or be missed"
+            )
         return self._completed(answer, snapshot, began)
 
     async def sessions(self, request: Sessions) -> dict[str, Any]:

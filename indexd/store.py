@@ -38,14 +38,12 @@ class Store:
     order. What waits to be written is already seen by `get` and `scan`.
 
     degraded: why nothing can be written now. notice: why rows were lost, if any were.
-    identity: of these rows; another one whenever they had to begin anew, empty without any.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.degraded: str | None = None
         self.notice: str | None = None
-        self.identity = b""
         self._rows: Rows | None = None
         # Guards what waits, and that nothing more is asked for after the end.
         self._lock = threading.Lock()
@@ -131,7 +129,7 @@ class Store:
 
     def _run(self) -> None:
         try:
-            self._use(Rows(self.directory))
+            self._rows = Rows(self.directory)
         except Exception as error:  # Any trouble at all means: rebuild.
             self._rebuild(f"the cache was unusable and is being rebuilt: {_reason(error)}")
         self._opened.set()
@@ -252,13 +250,10 @@ class Store:
         if os.path.lexists(self.directory):
             _remove(aside)
             os.rename(self.directory, aside)
-        self._use(Rows(self.directory))
-
-    def _use(self, rows: Rows) -> None:
-        self._rows, self.identity = rows, rows.identity
+        self._rows = Rows(self.directory)
 
     def _close_rows(self) -> None:
-        rows, self._rows, self.identity = self._rows, None, b""
+        rows, self._rows = self._rows, None
         if rows is not None:
             with contextlib.suppress(Exception):  # What is damaged may not even close.
                 rows.close()

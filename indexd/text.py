@@ -127,14 +127,20 @@ def whole_terms(text: str, profile: Profile) -> list[bytes]:
     """Return terms that all are in a document that holds the words of `text`: of each word the
     whole, no parts or other forms; of a CJK run what a query asks by."""
     terms: dict[bytes, None] = {}
-    for match in _PIECE.finditer(text):
-        known = _piece_meaning(match, profile)
-        if match.lastgroup == "cjk":
-            terms.update(dict.fromkeys(known.asks))
+    for raw in raw_tokens(text):
+        if raw.isascii():
+            found = meaning(raw, profile).terms[:1]
         else:
-            whole = _piece_meaning(match, "seed").terms
-            terms.update(dict.fromkeys(term for term in whole if term in known.terms))
+            found = tuple(t for m in _PIECE.finditer(raw.decode()) for t in _whole(m, profile))
+        terms.update(dict.fromkeys(found))
     return list(terms)
+
+
+def _whole(match: re.Match[str], profile: Profile) -> tuple[bytes, ...]:
+    known = _piece_meaning(match, profile)
+    if match.lastgroup == "cjk":
+        return known.asks
+    return tuple(term for term in _piece_meaning(match, "seed").terms if term in known.terms)
 
 
 def seed_tokens(text: str) -> list[bytes]:

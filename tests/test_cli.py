@@ -206,6 +206,35 @@ def test_a_hit_says_where_it_was_said_too(serve, run):
     assert "   1,200 copies, as in fork #7\n" in ran.out
 
 
+def test_a_further_page_is_asked_for_as_of_the_one_before(serve, run):
+    peer = serve(search=found(hit(1)))
+    run("query", "x", "y")
+    run("query", "x y", "--offset", "1")
+    assert peer.requests[-1][1]["generation"] == INDEX["generation"]
+    run("query", "z", "--offset", "1")
+    assert "generation" not in peer.requests[-1][1]
+    run("query", "z")
+    assert "generation" not in peer.requests[-1][1]
+
+
+def test_ways_out_of_an_empty_answer_are_commands(serve, run):
+    ways = [{"agent": None}, {"kinds": ["all"]}, {"scope": "global"}, {"query": "-it's"}]
+    suggestions = [{"words": "", "total": 1, "changes": changes} for changes in ways]
+    serve(search=found(warnings=("nothing found",)) | {"suggestions": suggestions})
+    ran = run("query", "a b", "--agent", "pi", "-k", "meta", "--project", "/p", "--all-copies")
+
+    assert (ran.status, ran.out) == (1, "")
+    shared = "--project /p"
+    assert ran.err.splitlines() == [
+        "indexctl: nothing found",
+        f"indexctl: try: indexctl query --kind meta {shared} --all-copies 'a b'",
+        f"indexctl: try: indexctl query --kind all {shared} --agent pi --all-copies 'a b'",
+        "indexctl: try: indexctl query --kind meta --agent pi --all-copies 'a b'",
+        f"indexctl: try: indexctl query --kind meta {shared} --agent pi --all-copies"
+        " -- '-it'\"'\"'s'",
+    ]
+
+
 def test_naming_a_project_searches_in_it(serve, run):
     peer = serve(search=found(hit(1)))
     run("query", "x", "--project", "/p")
@@ -784,6 +813,8 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
+    assert "in one pair of quotes, or behind --" in run("query", "cache", "-redis").err
+    assert "quotes" not in run("stop", "--now").err
     assert run().err.startswith("indexctl: the following arguments are required: COMMAND\n")
     assert run("mcp").err.startswith("indexctl: the following arguments are required: ACTION\n")
 

@@ -423,3 +423,21 @@ async def test_an_awaited_client_opens_a_closed_connection_again(path):
 def test_a_name_the_module_does_not_have_is_an_ordinary_error():
     with pytest.raises(AttributeError, match="Nothing"):
         _ = indexd.client.Nothing
+
+
+@both
+def test_a_daemon_with_a_full_queue_is_not_taken_for_none(path, ask):
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(path)
+        listener.listen(0)
+        first.connect(path)
+
+        with pytest.raises(Timeout, match="accepts no connection"):
+            ask(path, "status", timeout=0.2)
+
+
+@both
+@pytest.mark.parametrize("value", [10**30, {1, 2}])
+def test_a_parameter_that_cannot_travel_is_a_bad_request(path, ask, value):
+    with Peer(path, {}), pytest.raises(BadRequest, match="cannot travel"):
+        ask(path, "around", "/a.jsonl", value)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexd.copies import Copies
+from indexd.index import FileFacts
+from indexd.model import DEFAULT_KINDS, Kind
 from indexd.roots import Root
+from indexd.selection import FileFilter, Selection, View, views
+from tests.brute_force import Plain
+from tests.live_index import LiveIndex
 from tests.living import Living, living
 from tests.living import settings as settings_for
 from tests.writing import Said, chat, claude, codex
@@ -70,8 +79,9 @@ def test_every_copy_is_shown_where_asked_for(home: Any) -> None:
         chat(f"{home.top}/sessions/{name}.jsonl", TALK)
 
     assert shown(home(), "cache", copies="all") == [(f"{name}.jsonl", None) for name in "abc"]
-    assert len(shown(home("seed"), "cache")) == 3
-    assert len(shown(home("seed"), "cache", copies="collapse")) == 1
+    seed = home("seed")
+    assert len(shown(seed, "cache")) == 3
+    assert len(shown(seed, "cache", copies="collapse")) == 1
 
 
 def test_only_the_first_copies_are_named(home: Any) -> None:
@@ -144,6 +154,112 @@ def test_copies_within_one_session_are_copies_too(home: Any) -> None:
 
     assert hit["message_index"] == 0
     assert hit["duplicates"]["where"][0]["message_index"] == 3
+
+
+def said_in(path: str, message: int, text: str, time: int = 0) -> Plain:
+    return {
+        "path": path, "message": message, "kind": Kind.USER_TEXT, "call": 0, "text": text,
+        "tool": "", "time": time,
+    }  # fmt: skip
+
+
+def selected(live: LiveIndex, views: Sequence[View]) -> set[tuple[str, int]]:
+    """Return (path, message) of the documents of some views."""
+    found = set()
+    for view in views:
+        segment = view.part.segment
+        chosen = np.flatnonzero(view.selects(np.arange(len(segment)))).tolist()
+        assert len(chosen) == view.documents
+        assert view.tokens == int(segment.columns.length[chosen].sum())
+        for at in chosen:
+            facts = live.index.snapshot.files[int(segment.file_ids[segment.columns.file[at]])]
+            found.add((facts.path, int(segment.columns.message[at])))
+    return found
+
+
+def originals(live: LiveIndex, accepts: Callable[[FileFacts], bool]) -> set[tuple[str, int]]:
+    """Return (path, message) of the documents that count, by the words of the docs."""
+
+    def order(plain: Plain) -> tuple[Any, ...]:
+        facts = live.facts[plain["path"]]
+        return (plain["time"] or math.inf, facts.source == "archive", bool(facts.parent),
+                plain["path"], plain["message"])  # fmt: skip
+
+    best: dict[str, Plain] = {}
+    for plain in live.live():
+        known = best.get(plain["text"])
+        better = known is None or order(plain) < order(known)
+        if accepts(live.facts[plain["path"]]) and better:
+            best[plain["text"]] = plain
+    return {(plain["path"], plain["message"]) for plain in best.values()}
+
+
+def only_live(facts: FileFacts) -> bool:
+    return facts.source != "archive"
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10**6))
+def test_after_any_history_the_originals_are_those_of_a_scan(
+    tmp_path_factory: Any, seed: int
+) -> None:
+    rng, copies = random.Random(seed), Copies()
+    live = LiveIndex("code", str(tmp_path_factory.mktemp("base")))
+    for step in range(25):
+        path = rng.choice(["/a", "/b", "/c", "/d"])
+        texts = [rng.choice(["one", "two", "three", "four", f"own{step}"]) for _ in range(4)]
+        said = [
+            said_in(path, 100 * step + at, text, rng.choice([0, 5, 9]))
+            for at, text in enumerate(texts)
+        ]
+        what = rng.choice(
+            ["write", "append", "append", "append", "remove", "merge", "rebase", "move"]
+        )
+        if what == "append" and path in live.facts:
+            live.append(path, said, step)
+        elif what == "remove" and path in live.facts:
+            live.remove(path)
+        elif what == "move" and path in live.facts:
+            # The file's facts have changed, and nothing else.
+            source = rng.choice(["global", "archive"])
+            live.facts[path] = live.facts[path]._replace(source=source)
+            live.index.publish(put=[live.facts[path]])
+        elif what == "merge":
+            parts = len(live.index.snapshot.parts)
+            live.begin_merge([rng.random() < 0.5 for _ in range(parts)])
+            live.finish_merge()
+        elif what == "rebase" and live.facts:
+            live.rebase()
+        else:
+            source, parent = rng.choice([("global", ""), ("global", "p"), ("archive", "")])
+            live.write(FileFacts(0, path, source, "claude", parent=parent, mtime=step), said)
+        for chosen in (None, FileFilter("live", only_live)):
+            selection = Selection(DEFAULT_KINDS, chosen)
+            seen = views(live.index.snapshot, selection)
+            hidden = copies.hidden(live.index.snapshot, selection, seen)
+            assert selected(live, hidden.views) == originals(
+                live, chosen.accepts if chosen else lambda _: True
+            )
+
+
+def test_copies_are_hidden_from_every_form_of_a_view(tmp_path: Path) -> None:
+    live = LiveIndex("code", str(tmp_path))
+    for path, texts in (("/a", ["one", "two"]), ("/b", ["two", "three"])):
+        said = [said_in(path, at, text) for at, text in enumerate(texts)]
+        live.write(FileFacts(0, path, "global", "claude"), said)
+    selection = Selection(DEFAULT_KINDS)
+    seen = [
+        replace(view, few=np.arange(len(view.part.segment), dtype=np.uint32))
+        for view in views(live.index.snapshot, selection)
+    ]
+    whole, cut = Copies().hidden(live.index.snapshot, selection, seen).views
+
+    assert whole is seen[0]
+    assert cut.few is not None
+    assert cut.few.tolist() == [1]
+    assert cut.mask is not None
+    assert cut.mask.tolist() == [False, True]
+    assert not cut.by_file
 
 
 def test_the_original_changes_with_the_files(home: Any) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexd.model import KINDS, Kind
-from indexd.query import MAX_TYPED_CHARS, Clause, Query, Shape, literal, parse
+from indexd.query import MAX_TYPED_CHARS, Clause, Shape, literal, parse
 
 NOW = 1_786_000_000_000
 HOUR = 3_600_000
@@ -47,8 +47,8 @@ def beginning(text: str, sign: str = "") -> Clause:
     ],
 )
 def test_operators(text: str, clauses: list[Clause] | None) -> None:
-    expected = literal(text) if clauses is None else Query(tuple(clauses), {})
-    assert parse(text, NOW) == expected
+    query = parse(text, NOW)
+    assert (list(query.clauses), query.filters) == (clauses or [words(text)], {})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,8 @@ def test_operators(text: str, clauses: list[Clause] | None) -> None:
     ],
 )
 def test_filters(text: str, filters: dict[str, object]) -> None:
-    assert parse(text, NOW) == Query((words("x"),), filters)
+    query = parse(text, NOW)
+    assert (query.clauses, query.filters) == ((words("x"),), filters)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,16 @@ def test_filters(text: str, filters: dict[str, object]) -> None:
 )
 def test_what_is_pasted_is_words(text: str) -> None:
     assert parse(text, NOW) == literal(text)
+
+
+def test_an_operator_or_filter_can_be_taken_back() -> None:
+    query = parse('cache +lock "is cold" -redis kind:error now conf*', NOW)
+
+    assert query.relaxed(words("lock", "+")) == 'cache lock "is cold" -redis kind:error now conf*'
+    assert query.relaxed(row("is cold")) == "cache +lock is cold -redis kind:error now conf*"
+    assert query.relaxed(words("redis", "-")) == 'cache +lock "is cold" kind:error now conf*'
+    assert query.relaxed("kinds") == 'cache +lock "is cold" -redis now conf*'
+    assert query.relaxed(beginning("conf")) == 'cache +lock "is cold" -redis kind:error now conf'
 
 
 def test_numbers_after_a_colon_leave_filters_alone() -> None:

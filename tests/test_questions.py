@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from indexd.asking import MAX_EXPANSION
 from indexd.config import History
+from indexd.paging import KEPT
 from indexd.ranking import CHECKED, MAX_TERMS
 from indexd.requests import MAX_QUERY_CHARS
 from tests.living import Living, living
@@ -258,3 +259,52 @@ def test_whatever_is_pasted_finds_its_source_first(tmp_path: Any, profile: str) 
 
     assert len(PASTES) == 30
     assert first == [(f"{number // 2:02}", 2) for number in range(60)]
+
+
+def test_pages_of_one_generation_fit_while_sessions_grow(tmp_path: Any) -> None:
+    path = f"{tmp_path}/sessions/s.jsonl"
+    chat(path, [Said("user", f"cache {'x ' * number}") for number in range(30)])
+    with living(settings_for(str(tmp_path), f"{tmp_path}/cache")) as engine:
+        first = engine.settled().call("search", query="cache", limit=10)
+        generation = first["index"]["generation"]
+        every = engine.call("search", query="cache", limit=200)["hits"]
+        chat(path + ".more", [Said("user", f"cache cache {'y ' * number}") for number in range(30)])
+        with open(path, "ab") as file, open(path + ".more", "rb") as more:
+            file.write(more.read())
+        pages = list(first["hits"])
+        while True:
+            page = engine.call(
+                "search", query="cache", limit=10, offset=len(pages), generation=generation
+            )
+            assert page["index"]["generation"] == generation
+            assert page["warnings"] == [] or not page["hits"]
+            if not page["hits"]:
+                break
+            pages += page["hits"]
+        now = engine.call("search", query="cache", limit=10, offset=10, generation=generation + 99)
+
+    assert pages == every
+    assert now["index"]["generation"] > generation
+    assert now["warnings"] == [
+        "the index has changed since the page before: hits may come again or be missed"
+    ]
+
+
+def test_few_states_are_kept_for_pages(tmp_path: Any) -> None:
+    path = f"{tmp_path}/sessions/s.jsonl"
+    chat(path, [Said("user", "cache")])
+    with living(settings_for(str(tmp_path), f"{tmp_path}/cache")) as engine:
+        engine.settled()
+        generations = []
+        for number in range(KEPT + 2):
+            with open(path, "a") as file:
+                file.write(f'{{"role": "user", "content": "cache {number}"}}\n')
+            answer = engine.call("search", query="cache", limit=1)
+            generations.append(answer["index"]["generation"])
+        answered = [
+            engine.call("search", query="cache", limit=1, generation=g)["index"]["generation"]
+            for g in generations[:2] + generations[-KEPT + 1 :]
+        ]
+
+    assert len(set(generations)) == KEPT + 2
+    assert answered == [generations[-1]] * 2 + generations[-KEPT + 1 :]

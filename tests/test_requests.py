@@ -49,6 +49,7 @@ def test_a_search_needs_no_more_than_a_query() -> None:
         "kinds": DEFAULT_KINDS,
         "limit": 8,
         "offset": 0,
+        "generation": None,
         "role": None,
         "literal": False,
         "group": None,
@@ -286,3 +287,9 @@ def test_any_map_is_a_request_or_a_bad_request(
     except BadRequest as error:
         answer = error.as_map()
     assert len(protocol.encode(answer, 1000)) < 1000
+
+
+def test_a_bad_value_of_a_parameter_that_may_be_left_out_is_told() -> None:
+    for bad in (-1, "5", 1.5, 10**30, [], {}):
+        with pytest.raises(BadRequest, match=r"max_results .* is not"):
+            convert({"query": "x", "max_results": bad}, ToolSearch)

@@ -356,6 +356,20 @@ def test_one_connection_too_many_is_told_and_closed(serve: Serve) -> None:
         assert stack.enter_context(Talk(running.path)).call("status") == {"documents": 3}
 
 
+def test_a_crowd_that_does_not_say_hello_gives_way_to_whoever_does(serve: Serve) -> None:
+    running = serve(connections=3, hello_seconds=60.0, frame_seconds=60.0, patience_seconds=0.0)
+    with contextlib.ExitStack() as stack:
+        for part in (b"", b"\0", frame(HELLO)[:-1]):
+            silent = stack.enter_context(Talk(running.path, greet=False))
+            silent.socket.sendall(part)
+        wait_until(lambda: running.server.connections == 3)
+        for _ in range(3):
+            talk = stack.enter_context(Talk(running.path))
+            assert talk.call("status") == {"documents": 3}
+        with Talk(running.path, greet=False) as late:
+            assert late.hear()["error"]["code"] == "busy"
+
+
 def test_five_thousand_connections_leave_the_daemon_as_it_was(serve: Serve) -> None:
     running = serve()
     refused = 0

@@ -338,30 +338,13 @@ def test_a_directory_that_cannot_be_made_is_told_until_it_can(tmp_path: Path) ->
     store.put({b"a": b"1"})
     assert store.get(b"a") == b"1"
     assert store.get(b"b") is None
-    assert store.identity == b""
     obstacle.unlink()
     until(lambda: store.degraded is None)
-    assert store.identity != b""
     store.close()
     assert stored(str(obstacle / "rows")) == {b"a": b"1"}
 
 
 # --- what befalls the directory --------------------------------------------------------------
-
-
-def test_the_identity_stays_and_is_another_for_every_new_cache(directory: str) -> None:
-    first = opened(directory)
-    first.close()
-    again = opened(directory)
-    known = again.identity
-    again.put({b"a": b"1"})
-    assert again.flush()
-    shutil.rmtree(directory)
-    again.put({b"b": b"2"})
-    assert again.flush()
-    assert known
-    assert again.identity not in (b"", known)
-    again.close()
 
 
 def test_a_directory_removed_while_open_begins_anew(directory: str, store: Store) -> None:

@@ -22,6 +22,18 @@ from tests.living import living, settings
 # Says that it is ready, and dies of whatever it is asked.
 MORTAL = "import sys; sys.stdout.buffer.write(bytes(8)); sys.stdout.flush(); sys.stdin.read(1)"
 
+# Dies of its first order, but for the third and later workers of all.
+UNLUCKY = """
+import os, runpy, sys
+for number in range(2):
+    try:
+        os.mkdir(f"{sys.argv[1]}/{number}")
+    except FileExistsError:
+        continue
+    sys.stdout.buffer.write(bytes(8)), sys.stdout.flush(), sys.stdin.read(1), sys.exit(1)
+runpy.run_module("indexd.worker", run_name="__main__")
+"""
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
@@ -83,3 +95,21 @@ def test_a_file_that_workers_die_of_is_left_alone_until_it_changes(
         assert engine.call("search", query="jabuticaba")["total"] == 1
         problems = engine.call("status")["problems"]
         assert not any("small/a.jsonl" in each for each in problems)
+
+
+def test_workers_that_are_killed_by_chance_cost_no_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = home / "deaths"
+    counter.mkdir()
+    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", UNLUCKY, str(counter)))
+    monkeypatch.setattr(workers, "count", lambda: 1)
+    for number in range(3):
+        large = home / "sessions" / f"{number}.jsonl"
+        large.write_bytes(said("jabuticaba " + f"{number} " + "x" * 8_000_000))
+
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled()
+        assert len(list(counter.iterdir())) == 2
+        assert engine.call("status")["problems"] == []
+        assert engine.call("search", query="jabuticaba")["total"] == 3

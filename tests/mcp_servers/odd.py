@@ -16,8 +16,9 @@ PAGE = 2
 
 
 def say(message: dict) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
+    # In one call, since a signal may come at any time: a buffer forbids writing within a write.
+    line = json.dumps({"jsonrpc": "2.0", **message}) + "\n"
+    assert os.write(1, line.encode()) == len(line)
 
 
 def tools() -> list:
@@ -65,7 +66,7 @@ def main() -> None:
     changed = {"method": "notifications/tools/list_changed"}
     signal.signal(signal.SIGUSR1, lambda *_: say(changed))
     if "junk" in WORDS:
-        sys.stdout.write("Welcome to odd 1.0!\n\n{not json}\n\xff\n")
+        os.write(1, b"Welcome to odd 1.0!\n\n{not json}\n\xff\n")
     for line in sys.stdin:
         if "hangs" not in WORDS:
             answer(json.loads(line))
