@@ -1,15 +1,19 @@
-"""Rows: terms that a large share of all documents hold, as bytes over all documents of a segment.
+"""What a segment keeps in memory of the terms last asked for, so that bounds come before scores.
 
 A document's *impact* is what a term may add to its score at most, told from the term frequency
-and a range of lengths, in 255ths of the most that a term can add. Blocks of neighbouring documents
-have the highest of their impacts. So a query looks at one byte per block first, and only where
-blocks may matter at bytes per document.
+and a range of lengths, in 255ths of the most that a term can add. A long posting list has the
+impact of each posting beside it. A term that a large share of all documents hold has a row, which
+is bytes over all documents of the segment; blocks of neighbouring documents have the highest of
+their impacts. So a query looks at one byte per block or posting first, and only where these may
+matter at more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,8 +24,12 @@ from indexd.segment import Array, Segment
 # A term held by one document in so many has a row, in segments of at least so many documents.
 ROW_SHARE = 12
 ROW_DOCUMENTS = 1 << 16
-# Each row takes two bytes per document; a segment keeps as many as fit, the last used ones.
+# A list of so many postings has impacts; if a share of the documents hold the term, bits as well.
+LISTED = 512
+BITS_SHARE = 128
+# How many bytes a segment keeps, of each, those last used.
 ROW_BYTES = 40_000_000
+LISTED_BYTES = 24_000_000
 BLOCK = 32
 # A document with this impact gains the most that a term can add.
 FULL = 255
@@ -35,6 +43,23 @@ _LONGEST = int(_LENGTHS[-1])
 _CLASS_OF_LENGTH = np.maximum(
     _LENGTHS.searchsorted(np.arange(_LONGEST + 1), "right") - 1, 0
 ).astype(np.uint8)
+
+
+class Listing(NamedTuple):
+    """A long posting list: ordinals (u32), frequencies and impacts (u8).
+
+    bits: whether each document of the segment holds the term, packed, if many do.
+    """
+
+    ordinals: Array
+    freqs: Array
+    impacts: Array
+    bits: Array | None
+
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes of memory it takes."""
+        return sum([array.nbytes for array in self if array is not None])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +79,12 @@ class Row:
     below: list[int]
     files: Array
 
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes of memory it takes."""
+        arrays = (self.freqs, self.impacts, self.blocks, self.bits, self.files)
+        return sum([array.nbytes for array in arrays])
+
 
 def row(segment: Segment, at: int) -> Row | None:
     """Return the row of the term at dictionary position `at`, if it is one that has one."""
@@ -61,13 +92,44 @@ def row(segment: Segment, at: int) -> Row | None:
     doc_freq = int(starts[at + 1]) - int(starts[at])
     if doc_freq * ROW_SHARE < len(segment) or len(segment) < ROW_DOCUMENTS:
         return None
-    rows = segment.derived.setdefault("rows", {})
-    known: Row = rows.pop(at, None) or _built(segment, at)
-    room = max(1, ROW_BYTES // (2 * len(segment)))
-    for oldest in list(rows)[: max(0, len(rows) + 1 - room)]:
-        rows.pop(oldest, None)
-    rows[at] = known
-    return known
+    return _kept(segment, "rows", at, _row, ROW_BYTES)
+
+
+def listing(segment: Segment, at: int) -> Listing | None:
+    """Return the posting list of the term at dictionary position `at`, if it is a long one."""
+    starts = segment.postings.starts
+    if int(starts[at + 1]) - int(starts[at]) < LISTED:
+        return None
+    return _kept(segment, "listings", at, _listing, LISTED_BYTES)
+
+
+def impacts(segment: Segment, ordinals: Array, freqs: Array) -> Array:
+    """Return the impacts (u8) of postings, at the segment's own average length."""
+    lengths = np.minimum(segment.columns.length.take(ordinals), _LONGEST)
+    capped = np.minimum(freqs, _FREQS).astype(np.uint8)
+    found: Array = _table(_average(segment))[(capped - 1) << 5 | _CLASS_OF_LENGTH[lengths]]
+    return found
+
+
+_Kept = TypeVar("_Kept", Row, Listing)
+
+
+def _kept(
+    segment: Segment, name: str, at: int, make: Callable[[Segment, int], _Kept], most: int
+) -> _Kept:
+    """Return what was made for a term, anew if it has been dropped."""
+    kept: dict[int, _Kept] = segment.derived.setdefault(name, {})
+    found = kept.pop(at, None)
+    if found is None:
+        found = make(segment, at)
+        taken = sum([each.nbytes for each in list(kept.values())]) + found.nbytes
+        for oldest in list(kept):
+            if taken <= most:
+                break
+            if dropped := kept.pop(oldest, None):
+                taken -= dropped.nbytes
+    kept[at] = found
+    return found
 
 
 def excess(segment: Segment, average: float) -> float:
@@ -78,26 +140,33 @@ def excess(segment: Segment, average: float) -> float:
     return max(1.0, average / _average(segment))
 
 
-def _built(segment: Segment, at: int) -> Row:
+def _listing(segment: Segment, at: int) -> Listing:
+    ordinals, freqs = segment.term_postings(at)
+    bits = None
+    if len(ordinals) * BITS_SHARE >= len(segment):
+        flags = np.zeros(padded(segment), bool)
+        flags[ordinals] = True
+        bits = np.packbits(flags)
+    return Listing(ordinals, freqs, impacts(segment, ordinals, freqs), bits)
+
+
+def _row(segment: Segment, at: int) -> Row:
     ordinals, freqs = segment.term_postings(at)
     whole = np.zeros(len(segment), np.uint8 if int(freqs.max()) < 256 else np.uint32)
     whole[ordinals] = freqs
-    impacts = np.zeros(-(-len(segment) // BLOCK) * BLOCK, np.uint8)
-    impacts[ordinals] = _impacts(segment, ordinals, freqs)
+    filled = np.zeros(padded(segment), np.uint8)
+    filled[ordinals] = impacts(segment, ordinals, freqs)
     below = ordinals.searchsorted(segment.kind_starts).tolist()
     files = np.zeros((len(KINDS), len(segment.file_ids)), bool)
     for rank in range(len(KINDS)):
         files[rank][segment.columns.file[ordinals[below[rank] : below[rank + 1]]]] = True
-    blocks = impacts.reshape(-1, BLOCK).max(axis=1)
-    return Row(whole, impacts, blocks, np.packbits(impacts > 0), below, files)
+    blocks = filled.reshape(-1, BLOCK).max(axis=1)
+    return Row(whole, filled, blocks, np.packbits(filled > 0), below, files)
 
 
-def _impacts(segment: Segment, ordinals: Array, freqs: Array) -> Array:
-    """Return the impacts of postings (u8)."""
-    lengths = np.minimum(segment.columns.length.take(ordinals), _LONGEST)
-    capped = np.minimum(freqs, _FREQS).astype(np.uint8)
-    found: Array = _table(_average(segment))[(capped - 1) << 5 | _CLASS_OF_LENGTH[lengths]]
-    return found
+def padded(segment: Segment) -> int:
+    """Return the number of documents, raised to fill blocks, and whole words with bits."""
+    return -(-len(segment) // 64) * 64
 
 
 @lru_cache(maxsize=16)
@@ -111,4 +180,8 @@ def _table(average: float) -> Array:
 
 
 def _average(segment: Segment) -> float:
-    return average_length(len(segment), int(segment.token_counts.sum()))
+    known: float | None = segment.derived.get("average")
+    if known is None:
+        known = average_length(len(segment), int(segment.token_counts.sum()))
+        segment.derived["average"] = known
+    return known

@@ -6,16 +6,15 @@ and a document holds it as often as it holds all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import impact
-from indexd.impact import BLOCK, Row
+from indexd.impact import Row, padded
 from indexd.plan import QueryTerm
-from indexd.segment import Array, Segment, distinct, term_hash
+from indexd.segment import Array, distinct, term_hash
 from indexd.selection import View
 
 # Up to this many ordinals, the distinct ones are counted by sorting.
@@ -23,10 +22,15 @@ FEW_ORDINALS = 30_000
 
 
 class Listed(NamedTuple):
-    """Postings of selected documents: ordinals (u32), ascending, and frequencies."""
+    """Postings of selected documents: ordinals (u32), ascending, and frequencies.
+
+    A long list has impacts, and perhaps bits: of every document that holds the term.
+    """
 
     ordinals: Array
     freqs: Array
+    impacts: Array | None = None
+    bits: Array | None = None
 
 
 class Frequent(NamedTuple):
@@ -45,8 +49,7 @@ class Held:
         if len(frequent) == 1 and not self._count:
             self._count = _selected(view, frequent[0])
         elif frequent:
-            rows = [each.row for each in frequent]
-            self._count = union(view, rows, [listed.ordinals])
+            self._count = union(view, [each.row for each in frequent], [listed])
 
     def __len__(self) -> int:
         """Return how many selected documents hold the term."""
@@ -54,7 +57,8 @@ class Held:
 
     def at(self, documents: Array) -> Array:
         """Return how often each of some selected documents holds the term."""
-        found = _at(self.listed, documents) if len(self.listed.ordinals) else None
+        listed = self.listed
+        found = beside(listed.ordinals, listed.freqs, documents) if len(listed.ordinals) else None
         for each in self.frequent:
             freqs = each.row.freqs.take(documents)
             found = freqs if found is None else found.astype(np.uint32) + freqs
@@ -100,39 +104,45 @@ def match(views: Sequence[View], query: Sequence[QueryTerm]) -> list[Matches]:
     ]
 
 
-def union(view: View, rows: Sequence[Row], lists: Sequence[Array]) -> int:
-    """Return how many selected documents are in any row, or in any list of selected ones."""
-    size = sum(map(len, lists))
-    if not rows and size <= FEW_ORDINALS:
-        return len(distinct(np.concatenate(lists)))
-    bits = _none(view) if not rows else rows[0].bits
-    for other in rows[1:]:
-        bits = bits | other.bits
-    if rows and not view.whole:
+def union(view: View, rows: Sequence[Row], lists: Sequence[Listed]) -> int:
+    """Return how many selected documents are in any row or list."""
+    known = [row.bits for row in rows] + [each.bits for each in lists if each.bits is not None]
+    short = [each.ordinals for each in lists if each.bits is None]
+    if sum(map(len, short)) > FEW_ORDINALS:
+        known.append(_packed(view, short))
+        short = []
+    ordinals = short[0] if len(short) == 1 else distinct(np.concatenate([_NONE, *short]))
+    if not known:
+        return len(ordinals)
+    bits = known[0]
+    for other in known[1:]:
+        bits = bits | other
+    outside = holds(bits, ordinals) == 0
+    if not view.whole:
         bits = bits & view.bits()
-    if size:
-        with _flags(view.part.segment) as flags:
-            for ordinals in lists:
-                flags[ordinals] = True
-            bits = bits | np.packbits(flags)
-    return int(np.bitwise_count(bits).sum(dtype=np.int64))
+    inside = np.bitwise_count(bits.view(np.uint64)).sum(dtype=np.int64)
+    return int(inside) + int(np.count_nonzero(outside))
 
 
-def _none(view: View) -> Array:
-    return np.zeros(-(-len(view.part.segment) // BLOCK) * BLOCK // 8, np.uint8)
+def _packed(view: View, lists: Sequence[Array]) -> Array:
+    flags = np.zeros(padded(view.part.segment), bool)
+    for ordinals in lists:
+        flags[ordinals] = True
+    return np.packbits(flags)
 
 
-@contextmanager
-def _flags(segment: Segment) -> Iterator[Array]:
-    """Lend a boolean per document, to whole blocks, all false: fresh memory would cost more."""
-    free: list[Array] = segment.derived.setdefault("flags", [])
-    try:
-        flags = free.pop()
-        flags.fill(False)
-    except IndexError:
-        flags = np.zeros(-(-len(segment) // BLOCK) * BLOCK, bool)
-    yield flags
-    free.append(flags)
+def holds(bits: Array, documents: Array) -> Array:
+    """Return 1 or 0 for each of some documents: whether its bit is set."""
+    found: Array = bits.take(documents >> np.uint32(3)) >> (7 - (documents & np.uint32(7))) & 1
+    return found
+
+
+def beside(ordinals: Array, values: Array, documents: Array) -> Array:
+    """Return the value beside each of some documents in ascending ordinals; 0 where it is not."""
+    place = ordinals.searchsorted(documents)
+    found: Array = values.take(place, mode="clip")
+    found = found * (ordinals.take(place, mode="clip") == documents)
+    return found
 
 
 def grouped(ordinals: Array) -> tuple[Array, Array, Array]:
@@ -164,7 +174,12 @@ def _terms(view: View, terms: list[bytes], hashes: Array) -> dict[bytes, Listed 
 
 
 def _listed(view: View, at: int) -> Listed:
-    return Listed(*view.chosen(*view.part.segment.term_postings(at)))
+    segment = view.part.segment
+    known = impact.listing(segment, at)
+    if known is None:
+        return Listed(*view.chosen(*segment.term_postings(at)))
+    ordinals, freqs, impacts = view.chosen(known.ordinals, known.freqs, known.impacts)
+    return Listed(ordinals, freqs, impacts, known.bits)
 
 
 def _of_few(documents: Array | None, row: Row) -> Listed:
@@ -177,23 +192,21 @@ def _of_few(documents: Array | None, row: Row) -> Listed:
 
 def _held(view: View, terms: Sequence[Listed | Frequent]) -> Held:
     lists = [term for term in terms if isinstance(term, Listed)]
-    return Held(view, _together(lists), [term for term in terms if isinstance(term, Frequent)])
+    return Held(
+        view, _together(view, lists), [term for term in terms if isinstance(term, Frequent)]
+    )
 
 
-def _together(lists: Sequence[Listed]) -> Listed:
+def _together(view: View, lists: Sequence[Listed]) -> Listed:
     """Return the postings of any of some lists, frequencies added up."""
     if len(lists) < 2:
         return lists[0] if lists else _NOTHING
     ordinals, order, owners = grouped(np.concatenate([each.ordinals for each in lists]))
     freqs = np.concatenate([each.freqs for each in lists])[order]
-    return Listed(ordinals, np.bincount(owners, freqs).astype(np.uint32))
-
-
-def _at(listed: Listed, documents: Array) -> Array:
-    place = listed.ordinals.searchsorted(documents)
-    found: Array = listed.freqs.take(place, mode="clip")
-    found = found * (listed.ordinals.take(place, mode="clip") == documents)
-    return found
+    freqs = np.bincount(owners, freqs).astype(np.uint32)
+    if all(each.impacts is None for each in lists):
+        return Listed(ordinals, freqs)
+    return Listed(ordinals, freqs, impact.impacts(view.part.segment, ordinals, freqs))
 
 
 def _selected(view: View, frequent: Frequent) -> int:
@@ -203,7 +216,7 @@ def _selected(view: View, frequent: Frequent) -> int:
         return sum([below[rank + 1] - below[rank] for rank in view.ranks])
     known = view.counts.get(frequent.at)
     if known is None:
-        known = view.counts[frequent.at] = union(view, [frequent.row], [])
+        known = view.counts[frequent.at] = union(view, [frequent.row], ())
     return known
 
 
@@ -226,4 +239,5 @@ def _documents(view: View, row: Row) -> Array:
     return np.unpackbits(bits).nonzero()[0].astype(np.uint32)
 
 
-_NOTHING = Listed(np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+_NONE = np.zeros(0, np.uint32)
+_NOTHING = Listed(_NONE, np.zeros(0, np.uint8))

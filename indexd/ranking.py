@@ -7,7 +7,8 @@ is applied before anything is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -299,22 +300,44 @@ def _path_key(facts: FileFacts) -> bytes:
 def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ranked]:
     """Return the `top` first by descending key; where equal by path, message, kind and call."""
     rows: list[tuple[Any, ...]] = []
-    for part, documents, scores, keys, others in found:
-        segment, columns = part.segment, part.segment.columns
-        file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
-        facts = [snapshot.files[file_id] for file_id in file_ids]
+    for each in found:
         rows += zip(
-            (-keys).tolist(),
-            map(_path_key, facts),
+            (-each.keys).tolist(),
+            repeat(None),
+            each.scores.tolist(),
+            repeat(each.part),
+            each.documents.tolist(),
+            each.others.tolist(),
+            strict=False,
+        )
+    if len({row[0] for row in rows}) < len(rows):
+        places = chain.from_iterable([_places_of(snapshot, each) for each in found])
+        rows = [(row[0], place, *row[2:]) for row, place in zip(rows, places, strict=True)]
+        rows.sort(key=itemgetter(0, 1))
+    else:
+        rows.sort(key=itemgetter(0))
+    return [
+        Ranked(score, _facts(snapshot, part, ordinal), part, ordinal, others)
+        for _, _, score, part, ordinal, others in rows[:top]
+    ]
+
+
+def _places_of(snapshot: Snapshot, found: _Found) -> list[tuple[Any, ...]]:
+    """Return what tells documents of equal keys apart: no two are equal in all of it."""
+    part, documents = found.part, found.documents
+    segment, columns = part.segment, part.segment.columns
+    file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
+    return list(
+        zip(
+            [_path_key(snapshot.files[file_id]) for file_id in file_ids],
             columns.message.take(documents).tolist(),
             segment.kind_ranks(documents).tolist(),
             columns.call.take(documents).tolist(),
-            scores.tolist(),
-            facts,
-            repeat(part),
-            documents.tolist(),
-            others.tolist(),
-            strict=False,
+            strict=True,
         )
-    rows.sort()  # no two documents are equal in the first five
-    return [Ranked(*row[5:]) for row in rows[:top]]
+    )
+
+
+def _facts(snapshot: Snapshot, part: Part, ordinal: int) -> FileFacts:
+    segment = part.segment
+    return snapshot.files[int(segment.file_ids[segment.columns.file[ordinal]])]

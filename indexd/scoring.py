@@ -1,34 +1,31 @@
 """Exact scores, without scoring every document that matches.
 
-Postings are all scored, but for those of terms that a large share of documents hold. What such
-terms may add is known by bounds; so of the documents that hold any other term only those are
-scored in full that can still reach the answer, and of all others only those in blocks that can.
+The postings of short lists are all scored. What long lists and rows may add is known by bounds;
+once a few documents that are likely to be good have been scored, only those can matter whose
+bounds reach as far. This is MaxScore (Turtle and Flood, 1995), by arrays instead of cursors.
 Scores are added up term by term in the query's order, wherever a document is stored: equal
 documents get bit-equal scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import bm25, impact
-from indexd.matching import Frequent, Listed, Matches, grouped, union
+from indexd.impact import FULL, Row
+from indexd.matching import Held, Listed, Matches, beside, grouped, holds, union
 from indexd.plan import Formula
 from indexd.segment import Array, distinct
 
-# Up to this many postings are scored one by one: that is the faster way, out of the cache.
-TINY_POSTINGS = 32
-# How many postings are taken in first, before it is asked whether more can matter.
-FEW_POSTINGS = 4096
-# How many blocks of documents are looked into first, and how many times more each next time
-# (of postings too).
+# How many documents of a long list are scored first, where not only the best are wanted.
+CHAMPIONS = 16
+# How many blocks of documents are looked into first, and how many times more each next time.
 FIRST_ROUND, NEXT_ROUND = 16, 8
-_SAMPLE = 4096
-# The last document of an answer hardly has more than this share of the weights asked for.
-LIKELY_SHARE = 1.7
+_SAMPLE = 2048
 # Sums in another order, or of bounds in 32 bits, differ by less than this share.
 _SLACK = 1e-5
 
@@ -123,49 +120,76 @@ def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
 
 
 class _Bound(NamedTuple):
-    """A frequent term, and what one of its impacts stands for in a sum of weights."""
+    """A row or a long list of a term, and what one of its impacts stands for in a sum.
 
-    frequent: Frequent
+    most: what it may add to a sum. mass: its term's weight.
+    """
+
+    impacts: Array
     unit: float
+    most: float
+    mass: float
 
     def times(self, impacts: Array) -> Array:
         """Return what impacts stand for (f32)."""
         bounds: Array = impacts * np.float32(self.unit)
         return bounds
 
+    def from_sum(self, least: float) -> Array:
+        """Return the positions of the impacts that stand for at least `least`."""
+        if least <= 0:
+            return np.arange(len(self.impacts))
+        return (self.impacts >= min(FULL + 1, math.ceil(least / self.unit))).nonzero()[0]
 
-class _Taken(NamedTuple):
-    """The documents of the lists that were taken in, with what these add to their scores.
 
-    least: the score that others must reach. most, mass: what the terms that were not taken in
-    may add to a sum, and their weight. all: whether every list was taken in.
-    """
+class _Long(NamedTuple):
+    """A long list, and its bound."""
 
-    ordinals: Array
-    sums: Array
-    masses: Array
-    scores: Array
-    least: float
-    most: float
-    mass: float
-    all: bool
+    listed: Listed
+    bound: _Bound
+
+    def champions(self, count: int) -> Array:
+        """Return documents with high impacts: about `count`, not all of them the highest."""
+        impacts = self.bound.impacts
+        step = max(1, len(impacts) // _SAMPLE)
+        sample = impacts[::step]
+        last = max(0, len(sample) - 1 - 2 * count // step)
+        at = (impacts >= np.partition(sample, last)[last]).nonzero()[0]
+        found: Array = self.listed.ordinals.take(at[: 4 * count])
+        return found
 
 
 class _Scoring:
-    """The scoring of one part; `factors`, where given, are per file."""
+    """The scoring of one part; `factors`, where given, are per file.
+
+    Every bound is of documents that hold none of what was looked at before: of short lists, then
+    of long lists by what they may add, then of rows alone.
+    """
 
     def __init__(self, match: Matches, terms: Terms, factors: Array | None) -> None:
         self._view, self._terms, self._factors = match.view, terms, factors
         self._segment = match.view.part.segment
         self._columns = self._segment.columns
         self._held = [p for p in zip(match.terms, terms.weights, strict=True) if len(p[0])]
-        self._lists = [(h.listed, w) for h, w in self._held if len(h.listed.ordinals)]
-        self._bounds: list[_Bound] = []
-        self._frequent_mass = 0.0
-        if len(self._lists) < len(self._held) or any(h.frequent for h, _ in self._held):
-            unit = bm25.most(1.0) / impact.FULL * impact.excess(self._segment, terms.average)
-            self._bounds = [_Bound(f, w * unit) for h, w in self._held for f in h.frequent]
-            self._frequent_mass = sum([w for h, w in self._held if h.frequent])
+        self._short: list[tuple[Listed, float]] = []
+        self._long: list[_Long] = []
+        self._rows: list[tuple[Row, _Bound]] = []
+        for held, weight in self._held:
+            self._sort_in(held, weight)
+        self._long.sort(key=lambda each: -each.bound.most)
+
+    def _sort_in(self, held: Held, weight: float) -> None:
+        if held.listed.impacts is not None:
+            self._long.append(_Long(held.listed, self._bound(held.listed.impacts, weight)))
+        elif len(held.listed.ordinals):
+            self._short.append((held.listed, weight))
+        for frequent in held.frequent:
+            self._rows.append((frequent.row, self._bound(frequent.row.impacts, weight)))
+
+    def _bound(self, impacts: Array, weight: float) -> _Bound:
+        excess = impact.excess(self._segment, self._terms.average)
+        unit = bm25.most(weight) / FULL * excess
+        return _Bound(impacts, unit, unit * FULL, weight)
 
     def of(self, documents: Array) -> Scored:
         """Return the scores of some documents."""
@@ -173,62 +197,28 @@ class _Scoring:
 
     def best(self, wanted: Wanted) -> Scored:
         """Return the documents that matter."""
-        if not self._bounds and sum([len(h) for h, _ in self._held]) <= TINY_POSTINGS:
-            return self._one_by_one()
         if wanted.top == 0:
-            return Scored(_NONE.documents, _NONE.scores, self._total(None))
-        taken = self._taken(wanted)
-        if taken.all and not self._bounds:
-            kept = (taken.scores >= taken.least).nonzero()[0]
-            return Scored(taken.ordinals[kept], taken.scores[kept], len(taken.ordinals))
-        total = self._total(taken.ordinals if taken.all else None)
-        listed = self._worth_it(taken)
-        documents, scores = listed, self._exact(listed)
-        if taken.all:
-            documents, scores = self._with_blocks(listed, scores, wanted)
-        return Scored(documents, scores, total)
+            return Scored(_NONE.documents, _NONE.scores, self._total())
+        ordinals, sums, masses = self._of_lists(self._short)
+        if not self._long and not self._rows:
+            scores = self._scores(ordinals, sums, masses)
+            kept = (scores >= wanted.least(scores)).nonzero()[0]
+            return Scored(ordinals[kept], scores[kept], len(ordinals))
+        best = _Best(wanted, self._exact)
+        best.take([each.champions(wanted.top or CHAMPIONS) for each in self._long])
+        best.at_least(self._scores(ordinals, sums, masses))
+        short = self._worth_it(ordinals, sums, masses, best.least)
+        best.take([short, *[self._of_long(0, best.least) for _ in self._long[:1]]])
+        best.take([self._of_long(at, best.least) for at in range(1, len(self._long))])
+        self._with_blocks(best)
+        return Scored(best.documents, best.scores, self._total())
 
-    def _one_by_one(self) -> Scored:
-        """Score a handful of postings."""
-        lengths, average = self._columns.length, self._terms.average
-        sums: dict[int, float] = {}
-        masses: dict[int, float] = {}
-        for listed, weight in self._lists:
-            for at, freq in zip(listed.ordinals.tolist(), listed.freqs.tolist(), strict=True):
-                added = bm25.weight(freq, int(lengths[at]), average, weight)
-                sums[at] = sums.get(at, 0.0) + added
-                masses[at] = masses.get(at, 0.0) + weight
-        documents = np.array(list(sums), np.uint32)
-        of_sums, of_masses = np.array(list(sums.values())), np.array(list(masses.values()))
-        return Scored(documents, self._scores(documents, of_sums, of_masses), len(documents))
-
-    def _total(self, ordinals: Array | None) -> int:
-        """Return how many documents hold any term; `ordinals`, if known, are those in lists."""
+    def _total(self) -> int:
+        """Return how many documents hold any term."""
         if len(self._held) == 1:
             return len(self._held[0][0])
-        lists = [listed.ordinals for listed, _ in self._lists] if ordinals is None else [ordinals]
-        return union(self._view, [bound.frequent.row for bound in self._bounds], lists)
-
-    def _taken(self, wanted: Wanted) -> _Taken:
-        """Take lists in, short ones first, until what others may add cannot reach the answer."""
-        by_size = sorted(range(len(self._lists)), key=lambda at: len(self._lists[at][0].ordinals))
-        frequent = sum([bound.unit * impact.FULL for bound in self._bounds])
-        limit = FEW_POSTINGS
-        while True:
-            chosen = _within(limit, [len(self._lists[at][0].ordinals) for at in by_size])
-            everything = chosen == len(by_size)
-            lists = [self._lists[at] for at in sorted(by_size[:chosen])]
-            mass = sum([self._lists[at][1] for at in by_size[chosen:]])
-            most, mass = mass * bm25.most(1.0) + frequent, mass + self._frequent_mass
-            if not everything and most > LIKELY_SHARE * sum([w for _, w in lists]):
-                limit *= NEXT_ROUND
-                continue
-            ordinals, sums, masses = self._of_lists(lists)
-            scores = self._scores(ordinals, sums, masses)
-            least = wanted.least(scores) * (1 - _SLACK)
-            if everything or most * self._factor(mass) < least:
-                return _Taken(ordinals, sums, masses, scores, least, most, mass, everything)
-            limit *= NEXT_ROUND
+        lists = [held.listed for held, _ in self._held if len(held.listed.ordinals)]
+        return union(self._view, [row for row, _ in self._rows], lists)
 
     def _of_lists(self, lists: Sequence[tuple[Listed, float]]) -> tuple[Array, Array, Array]:
         """Return the documents in any list, and sums and masses of what is listed of them."""
@@ -251,43 +241,70 @@ class _Scoring:
         lengths = self._columns.length.take(ordinals)
         return bm25.weights(freqs, lengths, self._terms.average, weights)
 
-    def _worth_it(self, taken: _Taken) -> Array:
-        """Return which documents may reach the answer with what other terms add."""
-        ordinals, sums, masses = taken.ordinals, taken.sums, taken.masses + taken.mass
-        kept = (self._scores(ordinals, sums + taken.most, masses) >= taken.least).nonzero()[0]
-        if not self._bounds:
-            return ordinals[kept]
+    def _worth_it(self, ordinals: Array, sums: Array, masses: Array, least: float) -> Array:
+        """Return which documents of short lists may reach a score, with what else adds."""
+        rows = [bound for _, bound in self._rows]
+        bounds = [each.bound for each in self._long]
+        mass = _mass(bounds) + _mass(rows)
+        most = _most(bounds)
+        scores = self._scores(ordinals, sums + (most + _most(rows)), masses + mass)
+        kept = (scores >= least).nonzero()[0]
         ordinals, sums, masses = ordinals[kept], sums[kept], masses[kept]
-        sums = sums + (taken.most - sum([bound.unit * impact.FULL for bound in self._bounds]))
-        for bound in self._bounds:
-            sums = sums + bound.times(bound.frequent.row.impacts.take(ordinals))
-        return ordinals[self._scores(ordinals, sums, masses) >= taken.least]
+        for row in rows:
+            sums = sums + row.times(row.impacts.take(ordinals))
+        return ordinals[self._scores(ordinals, sums + most, masses + mass) >= least]
 
-    def _with_blocks(self, listed: Array, scores: Array, wanted: Wanted) -> tuple[Array, Array]:
-        """Return documents and scores, and beside them those that frequent terms alone bring."""
-        factor = self._factor(self._frequent_mass)
-        blocks = self._bounds[0].times(self._bounds[0].frequent.row.blocks)
-        for bound in self._bounds[1:]:
-            blocks += bound.times(bound.frequent.row.blocks)
-        documents, above = listed, np.inf
+    def _of_long(self, at: int, least: float) -> Array:
+        """Return which documents of a long list may reach a score, being in none before it."""
+        rows = [bound for _, bound in self._rows]
+        (listed, bound), others = self._long[at], self._long[at + 1 :]
+        rest = _most([each.bound for each in others])
+        mass = bound.mass + _mass([each.bound for each in others]) + _mass(rows)
+        least = least / self._factor(mass)
+        if bound.most + rest + _most(rows) < least:
+            return _NONE.documents
+        kept = bound.from_sum(least - rest - _most(rows))
+        documents, sums = listed.ordinals[kept], bound.times(bound.impacts[kept])
+        for row in rows:
+            sums += row.times(row.impacts.take(documents))
+        kept = (sums >= least - rest).nonzero()[0]
+        documents, sums = documents[kept], sums[kept]
+        for other, theirs in others:
+            rest -= theirs.most
+            if other.bits is not None:
+                kept = (
+                    sums + theirs.most * holds(other.bits, documents) >= least - rest
+                ).nonzero()[0]
+                documents, sums = documents[kept], sums[kept]
+            sums += theirs.times(beside(other.ordinals, theirs.impacts, documents))
+            kept = (sums >= least - rest).nonzero()[0]
+            documents, sums = documents[kept], sums[kept]
+        return documents
+
+    def _with_blocks(self, best: _Best) -> None:
+        """Take in the documents that rows alone bring."""
+        if not self._rows:
+            return
+        factor = self._factor(_mass([bound for _, bound in self._rows]))
+        [(row, bound), *others] = self._rows
+        blocks = bound.times(row.blocks)
+        for row, bound in others:
+            blocks += bound.times(row.blocks)
+        above = np.inf
         for cut in _cuts(blocks):
-            least = wanted.least(scores) * (1 - _SLACK) / factor
+            least = best.least / factor
             if least >= above:
                 break
             cut = max(cut, least)
             some = ((blocks >= cut) & (blocks < above)).nonzero()[0]
-            at = self._in_blocks(some, least)
-            at = at[~np.isin(at, listed)] if len(listed) else at
-            documents = np.concatenate([documents, at])
-            scores = np.concatenate([scores, self._exact(at)])
+            best.take([self._in_blocks(some, least)])
             above = cut
-        return documents, scores
 
     def _in_blocks(self, blocks: Array, least: float) -> Array:
         """Return the selected documents of some blocks whose frequent terms may reach a sum."""
         sums = np.zeros((len(blocks), impact.BLOCK), np.float32)
-        for bound in self._bounds:
-            rows = bound.frequent.row.impacts.reshape(-1, impact.BLOCK)
+        for _, bound in self._rows:
+            rows = bound.impacts.reshape(-1, impact.BLOCK)
             sums += bound.times(rows.take(blocks, axis=0))
         block, within = (sums >= max(least, _TINY)).nonzero()
         documents = (blocks[block] * impact.BLOCK + within).astype(np.uint32)
@@ -300,12 +317,19 @@ class _Scoring:
         return (1 + self._terms.formula.coverage * share) * of_sessions
 
     def _exact(self, documents: Array) -> Array:
+        if not self._held:
+            return np.zeros(len(documents))
+        freqs = np.empty((len(self._held), len(documents)))
+        for found, (held, _) in zip(freqs, self._held, strict=True):
+            found[:] = held.at(documents)
+        weights = np.array([[weight] for _, weight in self._held])
         lengths = self._columns.length.take(documents)
-        sums, masses = np.zeros(len(documents)), np.zeros(len(documents))
-        for held, weight in self._held:
-            freqs = held.at(documents)
-            sums += bm25.weights(freqs, lengths, self._terms.average, weight)
-            masses += weight * (freqs > 0)
+        added = bm25.weights(freqs, lengths, self._terms.average, weights)
+        # Added up one after the other, as everywhere; a plain sum would go by pairs.
+        sums = np.add.accumulate(added, out=added)[-1]
+        if not self._terms.formula.coverage:
+            return self._scores(documents, sums, sums)
+        masses = np.add.accumulate(weights * (freqs > 0))[-1]
         return self._scores(documents, sums, masses)
 
     def _scores(self, documents: Array, sums: Array, masses: Array) -> Array:
@@ -318,20 +342,48 @@ class _Scoring:
         return sums
 
 
+class _Best:
+    """The documents that may belong to the answer, with their scores, and what others must reach.
+
+    documents: each once, in no order.
+    """
+
+    def __init__(self, wanted: Wanted, score: Callable[[Array], Array]) -> None:
+        self._wanted, self._score = wanted, score
+        self.documents, self.scores = _NONE.documents, _NONE.scores
+        self.least = 0.0
+
+    def take(self, lists: Sequence[Array]) -> None:
+        """Score the documents of some lists, but for those that have been."""
+        lists = [each for each in lists if len(each)]
+        if not lists:
+            return
+        documents = lists[0] if len(lists) == 1 else distinct(np.concatenate(lists))
+        if len(self.documents):
+            known = np.sort(self.documents)
+            place = known.searchsorted(documents)
+            documents = documents[known.take(place, mode="clip") != documents]
+        if len(documents):
+            self.documents = np.concatenate([self.documents, documents])
+            self.scores = np.concatenate([self.scores, self._score(documents)])
+            self.at_least(self.scores)
+
+    def at_least(self, scores: Array) -> None:
+        """Raise what others must reach by scores of some documents, or less than their scores."""
+        self.least = max(self.least, self._wanted.least(scores) * (1 - _SLACK))
+
+
+def _most(bounds: Sequence[_Bound]) -> float:
+    return sum([bound.most for bound in bounds])
+
+
+def _mass(bounds: Sequence[_Bound]) -> float:
+    return sum([bound.mass for bound in bounds])
+
+
 def _sums(owners: Array, values: Array) -> Array:
     """Return the sum of each owner's values, added one after the other."""
     return np.bincount(owners, values)
-
-
-def _within(limit: int, sizes: Sequence[int]) -> int:
-    """Return how many of the sizes, at least one, are within a limit together."""
-    chosen = total = 0
-    for size in sizes:
-        total += size
-        if chosen and total > limit:
-            break
-        chosen += 1
-    return chosen
 
 
 def _cuts(bounds: Array) -> Iterator[float]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexd.impact import BLOCK
+from indexd.impact import padded
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.model import KINDS, TOOL_KINDS, Kind
 from indexd.segment import Array, Segment
@@ -69,18 +69,19 @@ class View:
         """Say whether every document of the part is selected."""
         return self.mask is None and self.ranges == ((0, len(self.part.segment)),)
 
-    def chosen(self, ordinals: Array, freqs: Array) -> tuple[Array, Array]:
-        """Return those of the postings of a term that are of selected documents."""
+    def chosen(self, ordinals: Array, *columns: Array) -> tuple[Array, ...]:
+        """Return those of some ordinals that are of selected documents, and columns beside them."""
+        found = (ordinals, *columns)
         if self.whole:
-            return ordinals, freqs
+            return found
         if self.ranges != ((0, len(self.part.segment)),):
-            cuts = [ordinals.searchsorted(np.array(pair, np.uint32)) for pair in self.ranges]
-            ordinals = _joined([ordinals[a:b] for a, b in cuts], ordinals)
-            freqs = _joined([freqs[a:b] for a, b in cuts], freqs)
+            bounds = np.array(self.ranges, ordinals.dtype)
+            cuts = ordinals.searchsorted(bounds).tolist()
+            found = tuple([_joined([each[a:b] for a, b in cuts], each) for each in found])
         if self.mask is not None:
-            kept = self.mask.take(ordinals).nonzero()[0]
-            ordinals, freqs = ordinals[kept], freqs[kept]
-        return ordinals, freqs
+            kept = self.mask.take(found[0]).nonzero()[0]
+            found = tuple([each[kept] for each in found])
+        return found
 
     def selects(self, documents: Array) -> Array:
         """Return the boolean for each of some documents: whether it is selected."""
@@ -92,11 +93,10 @@ class View:
         return chosen
 
     def bits(self) -> Array:
-        """Return whether each document is selected, packed, to whole blocks of documents."""
+        """Return whether each document is selected, packed as rows are."""
         known = self.remembered_bits
         if not known:
-            size = len(self.part.segment)
-            chosen = np.zeros(-(-size // BLOCK) * BLOCK, bool)
+            chosen = np.zeros(padded(self.part.segment), bool)
             for start, stop in self.ranges:
                 chosen[start:stop] = True if self.mask is None else self.mask[start:stop]
             known.append(np.packbits(chosen))
