@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from indexd.plan import every_term
-from indexd.text import MAX_TERM_CHARACTERS, Profile, fold_case, places
+from indexd.text import MAX_TERM_CHARACTERS, Profile, fold_case, held
 
 CUT = "..."
 
@@ -37,12 +37,13 @@ def snippet(
         return Snippet(flat, highlights(flat, terms, profile))
     start = max(0, min(_match(flat, query, profile, terms) - size // 2, len(flat) - size))
     window = flat[start : start + size]
-    before = CUT if start else ""
-    after = CUT if start + size < len(flat) else ""
+    before, after = CUT if start else "", CUT if start + size < len(flat) else ""
     # Words that the window cuts are known by their whole; they are not marked.
-    first = max(0, start - MAX_TERM_CHARACTERS)
-    around = flat[first : start + size + MAX_TERM_CHARACTERS]
-    inner = (start - first, start - first + size)
+    end = start + size
+    first = max(0, start - MAX_TERM_CHARACTERS, flat.rfind(" ", 0, start))
+    last = flat.find(" ", end, end + MAX_TERM_CHARACTERS)
+    around = flat[first : last if last >= 0 else end + MAX_TERM_CHARACTERS]
+    inner = (start - first, end - first)
     shift = len(before) - inner[0]
     marks = [(a + shift, b + shift) for a, b in highlights(around, terms, profile, inner)]
     return Snippet(before + window + after, marks)
@@ -55,16 +56,15 @@ def highlights(
 
     Only those that lie in `inner`, where given.
     """
-    start, end = inner or (0, len(text))
-    wanted = frozenset(terms)
+    first, last = inner or (0, len(text))
     found: list[tuple[int, int]] = []
-    for place in places(text, profile):
-        if place.start < start or place.end > end or wanted.isdisjoint(place.terms):
+    for start, end in held(text, frozenset(terms), profile):
+        if start < first or end > last:
             continue
-        if found and place.start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], place.end))
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
-            found.append((place.start, place.end))
+            found.append((start, end))
     return found
 
 
@@ -81,8 +81,5 @@ def _match(flat: str, query: str, profile: Profile, terms: Sequence[bytes]) -> i
             at = folded.find(word)
             if at >= 0:
                 return at
-    wanted = frozenset(terms)
-    for place in places(flat, profile):
-        if not wanted.isdisjoint(place.terms):
-            return place.start
-    return 0
+    start, _ = next(held(flat, frozenset(terms), profile), (0, 0))
+    return start

@@ -150,22 +150,24 @@ def seed_tokens(text: str) -> list[bytes]:
     return [term for raw in raw_tokens(text) for term in meaning(raw, "seed").terms]
 
 
-class Place(NamedTuple):
-    """A stretch of a text, [start, end) in code points, and the terms found there."""
+def held(text: str, terms: frozenset[bytes], profile: Profile) -> Iterator[tuple[int, int]]:
+    """Yield the words, CJK characters and pairs of `text` that hold any of `terms`, in order.
 
-    start: int
-    end: int
-    terms: tuple[bytes, ...]
-
-
-def places(text: str, profile: Profile) -> Iterator[Place]:
-    """Yield each word and each CJK character or pair of `text` with its terms, in order."""
+    Each is a stretch [start, end) in code points.
+    """
+    known: dict[str, bool] = {}
     for match in _PIECE.finditer(text):
-        if match.lastgroup == "cjk":
-            for place in _cjk_places(match.group(), profile):
-                yield Place(match.start() + place.start, match.start() + place.end, place.terms)
-        elif terms := _piece_meaning(match, profile).terms:
-            yield Place(match.start(), match.end(), terms)
+        piece = match.group()
+        holds = known.get(piece)
+        if holds is None:
+            holds = not terms.isdisjoint(_piece_meaning(match, profile).terms)
+            known[piece] = holds
+        if holds and match.lastgroup == "cjk":
+            for start, end, term in _cjk_places(piece, profile):
+                if term in terms:
+                    yield match.start() + start, match.start() + end
+        elif holds:
+            yield match.span()
 
 
 def fold_case(text: str) -> str:
@@ -288,14 +290,14 @@ def _encoded(terms: Iterable[str]) -> tuple[bytes, ...]:
     return tuple([term.encode() for term in terms])
 
 
-def _cjk_places(run: str, profile: Profile) -> list[Place]:
+def _cjk_places(run: str, profile: Profile) -> list[tuple[int, int, bytes]]:
     seed = list(_seed_spans(run))
     found = [(a, b, run[a:b]) for a, b in seed]
     if profile == "code":
         letters = _letters(run)
         found += _new_letters(letters, [run[a:b] for a, b in seed])
         found += [(a.start, b.end, a.text + b.text) for a, b in pairwise(letters)]
-    return [Place(start, end, (term.encode(),)) for start, end, term in sorted(found)]
+    return [(start, end, term.encode()) for start, end, term in sorted(found)]
 
 
 def _new_letters(letters: Sequence[_Letter], seed: Collection[str]) -> list[_Letter]:

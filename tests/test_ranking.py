@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexd.impact import ROW_DOCUMENTS
+from indexd.impact import LISTED, ROW_DOCUMENTS
 from indexd.index import FileFacts
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
@@ -417,6 +417,13 @@ def test_bounds_hide_nothing_where_documents_are_very_many(tmp_path: Path) -> No
     chance = random.Random(1)
     live = crowd(chance, tmp_path, ROW_DOCUMENTS + 5000)
     for _ in range(3):
+        ask_the_crowd(live, chance)
+
+
+def test_bounds_hide_nothing_where_lists_are_long_and_none_has_a_row(tmp_path: Path) -> None:
+    chance = random.Random(2)
+    live = crowd(chance, tmp_path, 12 * LISTED)
+    for _ in range(25):
         ask_the_crowd(live, chance)
 
 

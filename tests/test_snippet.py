@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexd.snippet import CUT, Snippet, snippet
-from indexd.text import Profile, fold_case, meaning, places, query_terms, raw_tokens
+from indexd.text import Profile, fold_case, held, meaning, query_terms, raw_tokens
 
 SIZE = 240
 
@@ -77,11 +77,9 @@ def test_highlights_lie_in_the_snippet_and_cover_the_query_terms_in_it(
     if flat.count(window) == 1:
         begin = flat.index(window)
         marked = set()
-        for place in places(flat, profile):
-            if wanted.isdisjoint(place.terms):
-                continue
-            if begin <= place.start and place.end <= begin + len(window):
-                marked.update(range(place.start, place.end))
+        for start, end in held(flat, frozenset(wanted), profile):
+            if begin <= start and end <= begin + len(window):
+                marked.update(range(start, end))
         assert covered == {at - begin + first for at in marked}
 
 

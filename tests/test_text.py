@@ -14,8 +14,8 @@ from indexd.text import (
     MAX_TERM_CHARACTERS,
     Profile,
     fold_case,
+    held,
     meaning,
-    places,
     query_terms,
     raw_tokens,
 )
@@ -295,28 +295,34 @@ def test_an_adversary_of_marks_costs_no_more_than_its_length() -> None:
     assert len(document_terms("か" + "\u0301\u3099" * 50_000, "code")) < 10
 
 
-# --- places ----------------------------------------------------------------------------------
+# --- where terms are ---------------------------------------------------------------------------
+
+
+def stretches(text: str, term: str, profile: Profile) -> list[tuple[int, int]]:
+    return list(held(text, frozenset([term.encode()]), profile))
 
 
 @given(texts)
 @example("サーーー")
 @example("ﾃﾞｰﾀﾍﾞｰｽ")
-def test_places_hold_every_term_of_the_text_and_cut_it_at_real_characters(text: str) -> None:
+def test_every_term_of_a_text_is_held_by_a_stretch_of_it(text: str) -> None:
     for profile in ("seed", "code"):
-        found = list(places(text, profile))
-        assert [p.start for p in found] == sorted(p.start for p in found)
-        assert all(0 <= p.start < p.end <= len(text) for p in found)
-        held = {term.decode() for p in found for term in p.terms}
-        assert held == set(document_terms(text, profile))
+        for term in document_terms(text, profile):
+            found = stretches(text, term, profile)
+            assert found
+            assert found == sorted(found)
+            assert all(0 <= start < end <= len(text) for start, end in found)
+        assert not stretches(text, "nowhere", profile) or "nowhere" in text.casefold()
 
 
 @given(texts)
-def test_the_stretch_of_a_place_alone_gives_its_terms(text: str) -> None:
-    for place in places(text, "code"):
-        stretch = text[place.start : place.end]
-        # A sound mark alone begins no run.
-        held = {*document_terms(stretch, "code"), *document_terms("字" + stretch, "code")}
-        assert {term.decode() for term in place.terms} <= held, stretch
+def test_a_stretch_alone_holds_its_term(text: str) -> None:
+    for term in set(document_terms(text, "code")):
+        for start, end in stretches(text, term, "code"):
+            stretch = text[start:end]
+            # A sound mark alone begins no run.
+            alone = document_terms(stretch, "code")
+            assert term in {*alone, *document_terms("字" + stretch, "code")}, stretch
 
 
 # --- folding case ----------------------------------------------------------------------------
