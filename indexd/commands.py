@@ -333,7 +333,9 @@ def _directory_or_name(place: str) -> str:
 
 
 def _path_or_id(session: str | None) -> str | None:
-    is_path = session is not None and ("/" in session or session.endswith(".jsonl"))
+    is_path = session is not None and (
+        "/" in session or paths.plain_path(session).endswith(".jsonl")
+    )
     return os.path.abspath(session) if session and is_path else session
 
 
