@@ -63,6 +63,7 @@ def query(asked: argparse.Namespace) -> int:
             generation=lasthits.generation(cache, text) if asked.offset else None,
             **_filters(asked),
             order=asked.order,
+            recency=asked.recency,
             group=asked.group,
             copies="all" if asked.all_copies else None,
             sync=False if asked.no_sync else None,

@@ -57,9 +57,7 @@ class Engine:
             self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
         )
         sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
-        searcher = Searcher(
-            sources, profile, settings.history.relative_score, settings.history.snippet_chars
-        )
+        searcher = Searcher(sources, profile, settings.history)
         self._service = Service(
             self._index,
             searcher,

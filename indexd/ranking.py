@@ -25,6 +25,9 @@ from indexd.selection import Selection, View, timestamps, views
 FEW_DOCUMENTS = 50
 
 
+# How much more a document scores that was said just now, where newer ones are preferred: enough to
+# decide between near ties, and nothing else.
+MOST_RECENCY = 0.1
 # A query of more terms than this is ranked by the rarest of them.
 MAX_TERMS = 256
 # Of documents that must be looked at to be told from others, the best so many are, or as many as
@@ -33,7 +36,9 @@ CHECKED, CHECKED_BYTES = 200, 4 * 1024 * 1024
 
 
 class Ranked(NamedTuple):
-    """One document of the answer; `others` of its session stand behind it, if grouped."""
+    """One document of the answer; if grouped, with the score of its session, and how many others
+    of it stand behind it.
+    """
 
     score: float
     facts: FileFacts
@@ -58,16 +63,39 @@ class Ranking(NamedTuple):
     groups: Groups | None = None
 
 
+class Recency(NamedTuple):
+    """How much newer documents are preferred: what is said at `now` (unix ms) scores a tenth more.
+
+    half_life: after how many ms half of that is left.
+    """
+
+    half_life: float
+    now: int
+
+    def factors(self, times: Array) -> Array:
+        """Return what the scores of documents of some times are multiplied by: 1 to 1.1."""
+        ages = np.maximum(0, self.now - times)
+        factors: Array = 1 + MOST_RECENCY * np.exp2(-ages / self.half_life)
+        return factors
+
+
 class Order(NamedTuple):
     """How to rank: by which formula (the default is pure BM25), and what comes first.
 
-    grouped: of each session only the first.
+    recent: the newest first, whatever their scores. grouped: of each session only the first.
+    recency: how much newer documents are preferred where scores are nearly equal.
     """
 
     formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
     grouped: bool = False
+    recency: Recency | None = None
+
+    @property
+    def by_score(self) -> bool:
+        """Say whether documents come in the order of their scores, one by one."""
+        return not (self.recent or self.grouped or self.recency)
 
 
 # Says of each of some documents whether it is an answer.
@@ -105,7 +133,7 @@ def rank(
     ]
     terms = Terms(weights, average, order.formula)
     if demand == NO_DEMAND:
-        wanted = Wanted(None if order.recent or order.grouped else top, order.relative_score)
+        wanted = Wanted(top if order.by_score else None, order.relative_score)
         scored = score(matches, terms, wanted)
     else:
         demanded = [
@@ -162,6 +190,14 @@ class _Found(NamedTuple):
         """Return those at some positions."""
         return _Found(self.part, *(column[at] for column in self[1:]))
 
+    def times(self, snapshot: Snapshot) -> Array:
+        """Return the times of the documents (unix ms)."""
+        return timestamps(snapshot, self.part, self.documents)
+
+    def scoring(self, scores: Array) -> _Found:
+        """Return them with other scores, and in the order of those."""
+        return self._replace(scores=scores, keys=scores)
+
     def from_key(self, least: float) -> _Found:
         """Return those whose key is at least `least`."""
         return self.kept((self.keys >= least).nonzero()[0])
@@ -181,7 +217,8 @@ def _checked(
     """Return those of the first documents that are an answer, and how many were looked at."""
     if not found:
         return [], 0
-    first = _trimmed(snapshot, found, order._replace(relative_score=0.0, grouped=False), CHECKED)
+    every = order._replace(relative_score=0.0, grouped=False, recency=None)
+    first = _trimmed(snapshot, found, every, CHECKED)
     rows = _within_bytes(_in_order(snapshot, first, CHECKED))
     answers = [row for row, is_one in zip(rows, check(rows), strict=True) if is_one]
     kept = []
@@ -208,24 +245,25 @@ def _best(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> li
     if not found or top <= 0:
         return []
     many = sum(len(each.scores) for each in found) > FEW_DOCUMENTS
-    if order.recent or order.grouped or many:
+    if many or not order.by_score:
         found = _trimmed(snapshot, found, order, top)
     rows = _in_order(snapshot, found, top)
     least = order.relative_score * max(row.score for row in rows)
-    return rows if order.recent else [row for row in rows if row.score >= least]
+    return [row for row in rows if row.score >= least] if order.by_score else rows
 
 
 def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[_Found]:
     """Return little more than the best of many documents, in no order."""
-    later = order.recent or order.grouped
-    least = Wanted(None if later else top, order.relative_score).least(_keys(found))
+    least = Wanted(top if order.by_score else None, order.relative_score).least(_keys(found))
     found = [each.from_key(least) for each in found]
     if order.recent:
-        times = [timestamps(snapshot, each.part, each.documents) for each in found]
-        found = [each._replace(keys=time) for each, time in zip(found, times, strict=True)]
+        found = [each._replace(keys=each.times(snapshot)) for each in found]
+    elif order.recency:
+        factors = [order.recency.factors(each.times(snapshot)) for each in found]
+        found = [each.scoring(each.scores * f) for each, f in zip(found, factors, strict=True)]
     if order.grouped:
-        found = _one_per_session(found)
-    if later:
+        found = _one_per_session(found, 0.0 if order.recent else order.formula.second)
+    if not order.by_score:
         least = Wanted(top, 0.0).least(_keys(found))
         found = [each.from_key(least) for each in found]
     if sum(len(each.keys) for each in found) > top:
@@ -233,8 +271,11 @@ def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) ->
     return found
 
 
-def _one_per_session(found: Sequence[_Found]) -> list[_Found]:
-    """Return of each session the document that comes first, with the number of its others."""
+def _one_per_session(found: Sequence[_Found], second: float) -> list[_Found]:
+    """Return of each session the document that comes first, with the number of its others.
+
+    The score of the document that comes next is added to its own, `second` times.
+    """
     columns = [each.part.segment.columns for each in found]
     files = [c.file[each.documents] for c, each in zip(columns, found, strict=True)]
     ids = np.concatenate(
@@ -245,14 +286,18 @@ def _one_per_session(found: Sequence[_Found]) -> list[_Found]:
     documents = np.concatenate([each.documents for each in found])
     order = np.lexsort((documents, messages, -_keys(found), ids))
     begins = np.flatnonzero(np.concatenate(([True], ids[order][1:] != ids[order][:-1])))
-    others = np.zeros(len(ids), np.int64)
+    others, added = np.zeros(len(ids), np.int64), np.zeros(len(ids))
     first = order[begins]
     others[first] = np.diff(begins, append=len(order)) - 1
+    if second:
+        several = others[first] > 0
+        added[first[several]] = second * _keys(found)[order[begins[several] + 1]]
     is_first = np.zeros(len(ids), bool)
     is_first[first] = True
     kept, at = [], 0
     for each in found:
         mine = slice(at, at := at + len(each.keys))
+        each = each.scoring(each.scores + added[mine]) if second else each
         kept.append(each._replace(others=others[mine]).kept(np.flatnonzero(is_first[mine])))
     return kept
 

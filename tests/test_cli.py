@@ -158,7 +158,17 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("query", "cache", "--scope", "global", "-k", "tool_error,meta", "--kind", "all"),
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
-        *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *(
+            "--until",
+            "yesterday",
+            "--order",
+            "recent",
+            "--recency",
+            "14",
+            "--no-sync",
+            "--reveal",
+            "first",
+        ),
         *("--literal", "--group", "session", "--all-copies"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
@@ -183,6 +193,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "since": "3d",
         "until": "yesterday",
         "order": "recent",
+        "recency": 14.0,
         "sync": False,
         "reveal": True,
     }
