@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from indexd import __version__, config, paths, sandbox, status
+from indexd import __version__, config, paths, records, sandbox, status
 from indexd.config import Settings
 from indexd.deferral import DeferralSettings
 from indexd.index import Index
@@ -47,8 +47,8 @@ class Engine:
         self._settings, self._load = settings, load
         self._began = time.monotonic()
         profile = cast(Profile, settings.analysis.profile)
-        # What rows mean depends on the analysis, so another analysis is another directory.
-        name = f"sessions-{profile}-{ANALYSIS}"
+        # What rows mean depends on how texts are read and analysed: each way has a directory.
+        name = f"sessions-{profile}-{ANALYSIS}-{records.VERSION}"
         os.makedirs(settings.cache_dir, mode=0o700, exist_ok=True)
         _remove_others(settings.cache_dir, name)
         self._store = Store(os.path.join(settings.cache_dir, name))
@@ -188,7 +188,7 @@ def build(settings: Settings) -> Engine:
 
 
 def _remove_others(cache_dir: str, name: str) -> None:
-    """Remove the rows of analyses that are not in use; they could only grow old."""
+    """Remove the rows of other versions and analyses; they could only grow old."""
     for other in os.listdir(cache_dir):
         if other.startswith(("sessions-", "base-")) and name not in other:
             path = os.path.join(cache_dir, other)
