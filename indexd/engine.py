@@ -14,8 +14,9 @@ from anyio.abc import TaskStatus
 
 from indexd import __version__, config, paths, records, sandbox, status
 from indexd.config import Settings
+from indexd.copies import Copies
 from indexd.deferral import DeferralSettings
-from indexd.index import Index
+from indexd.index import Index, Snapshot
 from indexd.indexer import Indexer
 from indexd.located import Sources
 from indexd.requests import (
@@ -53,11 +54,18 @@ class Engine:
         _remove_others(settings.cache_dir, name)
         self._store = Store(os.path.join(settings.cache_dir, name))
         self._index = Index()
+        copies = Copies()
         self.indexer = Indexer(
-            self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
+            self._index,
+            self._store,
+            settings.roots,
+            profile,
+            settings.cache_dir,
+            f"base-{name}",
+            copies.prepare if profile == "code" else _nothing,
         )
         sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
-        searcher = Searcher(sources, profile, settings.history)
+        searcher = Searcher(sources, profile, settings.history, copies)
         self._service = Service(
             self._index,
             searcher,
@@ -185,6 +193,10 @@ def build(settings: Settings) -> Engine:
         )
 
     return Engine(settings, load)
+
+
+def _nothing(snapshot: Snapshot) -> None:
+    """Profile `seed` counts every copy, unless asked otherwise."""
 
 
 def _remove_others(cache_dir: str, name: str) -> None:

@@ -36,9 +36,9 @@ SHOWN_COPIES = 3
 class Searcher:
     """Answers searches with one profile and one set of limits."""
 
-    def __init__(self, sources: Sources, profile: Profile, limits: History) -> None:
+    def __init__(self, sources: Sources, profile: Profile, limits: History, copies: Copies) -> None:
         self._sources, self._profile, self._limits = sources, profile, limits
-        self._copies = Copies()
+        self._copies = copies
 
     def search(self, snapshot: Snapshot, request: Search, now_ms: int) -> dict[str, Any]:
         """Return the answer but for what the daemon adds (`took_ms`, `index`).
