@@ -108,7 +108,9 @@ class Searcher:
             return self._find(snapshot, other, now_ms, 0).ranking.total
 
         words = whole_terms(answered.ask.typed, self._profile)
-        why = explain.nothing(snapshot, request, answered.query, words, answered.ranking, count)
+        why = explain.nothing(
+            snapshot, request, answered.request, answered.query, words, answered.ranking, count
+        )
         return answer | {
             "warnings": [*answer["warnings"], *why.warnings],
             "suggestions": why.suggestions,

@@ -191,3 +191,48 @@ def test_near_words_are_one_letter_off_or_two_if_long(
     engine: Living, term: str, near: list[str]
 ) -> None:
     assert nearest(engine.engine._index.snapshot, term.encode()) == near
+
+
+@pytest.mark.parametrize(
+    ("params", "told", "way"),
+    [
+        (
+            {"agent": "cluade"},
+            'no session has the agent "cluade"; near it: claude',
+            "with agent claude",
+        ),
+        ({"agent": "kiro"}, 'no session has the agent "kiro"; there are: claude, codex', None),
+        (
+            {"session": "abcdefhg-1"},
+            'no session has the session "abcdefhg-1"; near it: abcdefgh-1',
+            "with session abcdefgh-1",
+        ),
+        (
+            {"project": "wbe", "scope": "project"},
+            'no session has the project "wbe"; near it: web',
+            "with project web",
+        ),
+        (
+            {"project": "/src/ap", "scope": "project"},
+            'no session has the project "/src/ap"; near it: /src/app',
+            "with project /src/app",
+        ),
+        (
+            {"project": "kettle", "scope": "project"},
+            'no session has the project "kettle"; there are: app, web',
+            None,
+        ),
+    ],
+)
+def test_a_filter_that_no_session_fits_is_told_with_what_there_is(
+    engine: Living, params: dict[str, Any], told: str, way: str | None
+) -> None:
+    warnings, found = nothing(engine, "cache", **params)
+    assert told in warnings
+    assert [words for words in found if words.startswith("with ")] == ([way] if way else [])
+    assert told in engine.call("sessions", **params)["warnings"]
+
+
+def test_a_filter_in_the_query_that_no_session_fits_is_told_too(engine: Living) -> None:
+    warnings, _ = nothing(engine, "cache project:wbe")
+    assert 'no session has the project "wbe"; near it: web' in warnings
