@@ -30,9 +30,9 @@ FEW_DOCUMENTS = 50
 MOST_RECENCY = 0.1
 # A query of more terms than this is ranked by the rarest of them.
 MAX_TERMS = 256
-# Of documents that must be looked at to be told from others, the best so many are, or as many as
-# come from so many bytes of lines.
-CHECKED, CHECKED_BYTES = 200, 4 * 1024 * 1024
+# Of documents that must be looked at to be told from others, the best so many are, and where too
+# few are answers so many times more each time; at once as many as come from so many bytes of lines.
+CHECKED, CHECKED_MORE, CHECKED_BYTES = 200, 4, 4 * 1024 * 1024
 
 
 class Ranked(NamedTuple):
@@ -50,8 +50,9 @@ class Ranked(NamedTuple):
 class Ranking(NamedTuple):
     """The best documents in order, how many matched, and what was searched.
 
-    doc_freqs: of each query term. unused: how many terms that occur were too many. unchecked: how
-    many documents that may be an answer were not looked at. groups: of copies, if those are hidden.
+    doc_freqs: of each query term. unused: how many terms that occur were too many. checked,
+    unchecked: how many documents that may be an answer were looked at and were not. groups: of
+    copies, if those are hidden.
     """
 
     ranked: list[Ranked]
@@ -59,6 +60,7 @@ class Ranking(NamedTuple):
     documents: int
     doc_freqs: list[int]
     unused: int = 0
+    checked: int = 0
     unchecked: int = 0
     groups: Groups | None = None
 
@@ -98,7 +100,8 @@ class Order(NamedTuple):
         return not (self.recent or self.grouped or self.recency)
 
 
-# Says of each of some documents whether it is an answer.
+# Says of each of some documents whether it is an answer; of fewer, from the first on, if there is
+# no time for more.
 Check = Callable[[Sequence[Ranked]], Sequence[bool]]
 
 
@@ -141,14 +144,15 @@ def rank(
             for each, m in zip(every, matches, strict=True)
         ]
         scored = score_these(matches, terms, demanded)
-    found, total, unchecked = _found(matches, scored), sum(each.total for each in scored), 0
+    found, total = _found(matches, scored), sum(each.total for each in scored)
+    looked_at = unchecked = 0
     if check is not None:
-        found, looked_at = _checked(snapshot, found, order, check)
+        found, looked_at = _checked(snapshot, found, order, top, check)
         unchecked = total - looked_at
         total = unchecked + sum(len(each.scores) for each in found)
     ranked = _best(snapshot, found, order, top)
     unused = max(0, sum(map(bool, doc_freqs)) - MAX_TERMS)
-    return Ranking(ranked, total, documents, doc_freqs, unused, unchecked, groups)
+    return Ranking(ranked, total, documents, doc_freqs, unused, looked_at, unchecked, groups)
 
 
 def _rarest(doc_freqs: Sequence[int]) -> Sequence[int]:
@@ -212,20 +216,40 @@ def _found(matches: Sequence[Matches], scored: Sequence[Scored]) -> list[_Found]
 
 
 def _checked(
-    snapshot: Snapshot, found: list[_Found], order: Order, check: Check
+    snapshot: Snapshot, found: list[_Found], order: Order, top: int, check: Check
 ) -> tuple[list[_Found], int]:
-    """Return those of the first documents that are an answer, and how many were looked at."""
-    if not found:
-        return [], 0
-    every = order._replace(relative_score=0.0, grouped=False, recency=None)
-    first = _trimmed(snapshot, found, every, CHECKED)
-    rows = _within_bytes(_in_order(snapshot, first, CHECKED))
-    answers = [row for row, is_one in zip(rows, check(rows), strict=True) if is_one]
+    """Return the documents that are an answer, as many as are wanted, and how many were looked at.
+
+    The first by the order are looked at first, and more of them while too few are answers.
+    """
+    one_by_one = order._replace(relative_score=0.0, grouped=False, recency=None)
+    answers: list[Ranked] = []
+    looked_at, wanted = 0, CHECKED
+    while found:
+        rows = _in_order(snapshot, _trimmed(snapshot, found, one_by_one, wanted), wanted)
+        while looked_at < len(rows):
+            some = _within_bytes(rows[looked_at:])
+            said = check(some)
+            answers += [row for row, is_one in zip(some, said, strict=False) if is_one]
+            looked_at += len(said)
+            if len(said) < len(some):
+                break
+        if looked_at < wanted or _enough(answers, rows[-1], order, top):
+            break
+        wanted *= CHECKED_MORE
     kept = []
-    for each in first:
+    for each in found:
         mine = [row.ordinal for row in answers if row.part is each.part]
         kept.append(each.kept(np.flatnonzero(np.isin(each.documents, mine))))
-    return [each._replace(keys=each.scores) for each in kept if len(each.scores)], len(rows)
+    return [each for each in kept if len(each.scores)], looked_at
+
+
+def _enough(answers: Sequence[Ranked], last: Ranked, order: Order, top: int) -> bool:
+    """Say whether more answers than those found would not be shown; `last` was looked at last."""
+    if len({row.facts.file_id for row in answers} if order.grouped else answers) >= top:
+        return True
+    best = max((row.score for row in answers), default=0.0)
+    return not order.recent and last.score < order.relative_score * best
 
 
 def _within_bytes(rows: Sequence[Ranked]) -> list[Ranked]:

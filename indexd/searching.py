@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
 from indexd.phrases import Phrase, agrees
 from indexd.plan import FORMULAS, Formula
 from indexd.query import Query, literal, parse
-from indexd.ranking import CHECKED, MAX_TERMS, Check, Order, Ranked, Ranking, Recency, rank
+from indexd.ranking import MAX_TERMS, Check, Order, Ranked, Ranking, Recency, rank
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
@@ -28,6 +29,8 @@ from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms, whole_terms
 
+# How long texts may be read to tell whether they hold a phrase.
+CHECK_SECONDS = 1.0
 DAY_MS = 86_400_000
 # A hit says of so many of its copies where they are.
 SHOWN_COPIES = 3
@@ -121,9 +124,15 @@ class Searcher:
         return request.copies == "collapse" or (request.copies is None and self._profile == "code")
 
     def _check(self, snapshot: Snapshot, phrases: list[Phrase]) -> Check:
-        """Return what says of documents whether their texts agree with the phrases."""
+        """Return what says of documents whether their texts agree with the phrases.
+
+        After CHECK_SECONDS, of none.
+        """
+        until = time.monotonic() + CHECK_SECONDS
 
         def check(rows: Sequence[Ranked]) -> list[bool]:
+            if time.monotonic() > until:
+                return []
             places = located_rows(snapshot, rows)
             by_file: dict[FileFacts, list[Place]] = {}
             for row, found in zip(rows, places, strict=True):
@@ -227,8 +236,8 @@ def _left_out(found: Ranking) -> list[str]:
         warnings.append(f"the query is long: only the {MAX_TERMS} rarest of its terms were used")
     if found.unchecked:
         warnings.append(
-            f"the best {CHECKED} documents were looked at for the phrase,"
-            f" {found.unchecked} more hold its words"
+            f"{found.checked:,} documents were looked at for the phrase,"
+            f" {found.unchecked:,} more hold its words"
         )
     return warnings
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexd import searching
 from indexd.asking import MAX_EXPANSION
 from indexd.config import History
 from indexd.errors import BadRequest
@@ -174,15 +175,36 @@ def test_a_query_may_be_as_long_as_a_frame(home: Any) -> None:
     assert engine.call("search", query=longest)["total"] == MAX_TERMS + 1
 
 
-def test_a_phrase_of_common_words_is_looked_for_in_the_best(home: Any) -> None:
-    engine = home(*(f"b a n{number}" for number in range(CHECKED + 50)), "a b")
+def test_a_phrase_of_common_words_is_found_however_far_down(home: Any) -> None:
+    last = 5 * CHECKED
+    engine = home(*(f"b a n{number}" for number in range(last)), "and a b at the end of all")
     answer = engine.call("search", query='"a b"')
 
-    assert [hit["message_index"] for hit in answer["hits"]] == [CHECKED + 50]
+    assert [hit["message_index"] for hit in answer["hits"]] == [last]
+    assert (answer["total"], answer["warnings"]) == (1, [])
+    grouped = engine.call("search", query='"a b"', group="session", order="recent")
+    assert [hit["message_index"] for hit in grouped["hits"]] == [last]
+
+
+def test_a_phrase_is_looked_for_until_there_are_hits_enough(home: Any) -> None:
+    engine = home("a b", *(f"b a n{number}" for number in range(CHECKED + 50)))
+    answer = engine.call("search", query='"a b"', limit=1)
+
+    assert [hit["message_index"] for hit in answer["hits"]] == [0]
     assert answer["total"] == 1 + 51
     assert answer["warnings"] == [
-        f"the best {CHECKED} documents were looked at for the phrase, 51 more hold its words"
+        f"{CHECKED} documents were looked at for the phrase, 51 more hold its words"
     ]
+
+
+def test_a_phrase_that_takes_long_to_look_for_is_given_up_and_told(
+    home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "CHECK_SECONDS", -1)
+    answer = home("a b", "b a").call("search", query='"a b"')
+
+    assert answer["hits"] == []
+    assert "0 documents were looked at for the phrase, 2 more hold its words" in answer["warnings"]
 
 
 OPERATORS = st.lists(
