@@ -197,6 +197,8 @@ def tools(asked: argparse.Namespace) -> int:
 
 def history(asked: argparse.Namespace) -> int:
     """Answer a `history` call with the text that agents read."""
+    from indexd.history import found_nothing
+
     payload = output.read_json(sys.stdin.read() if asked.payload == "-" else asked.payload)
     if not isinstance(payload, dict):
         raise BadRequest(
@@ -208,7 +210,7 @@ def history(asked: argparse.Namespace) -> int:
         output.write_json(answer)
     else:
         output.write(answer["text"] + "\n")
-    return FOUND
+    return NOTHING if found_nothing(answer["text"]) else FOUND
 
 
 def status(asked: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from peer import Peer, short_directory
 
 from indexd import __version__, arguments, cli
 from indexd.errors import BadRequest, NotAllowed, NotFound
+from indexd.history import search_text
 from indexd.paths import project
 
 HERE = Path(__file__).parent
@@ -631,6 +632,12 @@ def test_a_history_call_is_passed_on_whole(serve, run, place):
         "project": str(place / "work"),
     }
     assert (ran.status, ran.out) == (0, "History search results\n")
+
+
+def test_a_history_call_that_finds_nothing_says_so_in_its_status_too(serve, run):
+    serve(history={"text": search_text("x", [])})
+    ran = run("history", '{"operation": "search", "query": "x"}')
+    assert (ran.status, ran.out) == (1, search_text("x", []) + "\n")
 
 
 def test_a_history_call_is_read_from_standard_input(serve):
