@@ -16,6 +16,7 @@ from indexd.scope import chosen
 
 # So many values are named as those there are, and as near ones.
 SHOWN, NEAR = 8, 3
+_SAID_OF = {"agent": "is one of", "session": "is called", "project": "lies in"}
 # Values are near each other that differ in no more than one of three characters.
 LEAST_LIKE = 0.66
 
@@ -43,7 +44,7 @@ def unmatched(filters: Filters, files: Collection[FileFacts]) -> Iterator[Unmatc
 def _told(parameter: str, wanted: str, files: Iterable[FileFacts]) -> Unmatched:
     known = _known(parameter, "/" in wanted, files)
     near = like(wanted, known)
-    words = f'no session has the {parameter} "{wanted}"'
+    words = f'no session {_SAID_OF[parameter]} "{wanted}"'
     if near:
         words += f"; near it: {', '.join(near)}"
     elif parameter != "session" and known:
@@ -53,11 +54,15 @@ def _told(parameter: str, wanted: str, files: Iterable[FileFacts]) -> Unmatched:
 
 
 def like(wanted: str, known: Iterable[str]) -> list[str]:
-    """Return those of the known values that `wanted` looks like, the likest first."""
-    scorer = OSA.normalized_similarity
+    """Return those of the known values that `wanted` looks like, the likest first.
+
+    A value may be cut short: ids are typed by their beginning.
+    """
+    longest = len(wanted) + 1
+    scorer, processor = OSA.normalized_similarity, lambda value: value.lower()[:longest]
     found = process.extract(
-        wanted.lower(), list(known), scorer=scorer, limit=NEAR, score_cutoff=LEAST_LIKE,
-        processor=str.lower,
+        wanted, list(known), scorer=scorer, processor=processor, limit=NEAR,
+        score_cutoff=LEAST_LIKE,
     )  # fmt: skip
     return [value for value, _, _ in found]
 

@@ -198,28 +198,33 @@ def test_near_words_are_one_letter_off_or_two_if_long(
     [
         (
             {"agent": "cluade"},
-            'no session has the agent "cluade"; near it: claude',
+            'no session is one of "cluade"; near it: claude',
             "with agent claude",
         ),
-        ({"agent": "kiro"}, 'no session has the agent "kiro"; there are: claude, codex', None),
+        ({"agent": "kiro"}, 'no session is one of "kiro"; there are: claude, codex', None),
         (
             {"session": "abcdefhg-1"},
-            'no session has the session "abcdefhg-1"; near it: abcdefgh-1',
+            'no session is called "abcdefhg-1"; near it: abcdefgh-1',
+            "with session abcdefgh-1",
+        ),
+        (
+            {"session": "abcdefhg"},
+            'no session is called "abcdefhg"; near it: abcdefgh-1',
             "with session abcdefgh-1",
         ),
         (
             {"project": "wbe", "scope": "project"},
-            'no session has the project "wbe"; near it: web',
+            'no session lies in "wbe"; near it: web',
             "with project web",
         ),
         (
             {"project": "/src/ap", "scope": "project"},
-            'no session has the project "/src/ap"; near it: /src/app',
+            'no session lies in "/src/ap"; near it: /src/app',
             "with project /src/app",
         ),
         (
             {"project": "kettle", "scope": "project"},
-            'no session has the project "kettle"; there are: app, web',
+            'no session lies in "kettle"; there are: app, web',
             None,
         ),
     ],
@@ -235,4 +240,4 @@ def test_a_filter_that_no_session_fits_is_told_with_what_there_is(
 
 def test_a_filter_in_the_query_that_no_session_fits_is_told_too(engine: Living) -> None:
     warnings, _ = nothing(engine, "cache project:wbe")
-    assert 'no session has the project "wbe"; near it: web' in warnings
+    assert 'no session lies in "wbe"; near it: web' in warnings
