@@ -21,8 +21,8 @@ _MAGIC_BYTES = 4
 _MAGIC = b"\x28\xb5\x2f\xfd"
 # A file may begin with a frame that says nothing: 16 magics are set aside for such.
 _SKIPPABLE = b"\x2a\x4d\x18"
-# How much is given to the decoder at once. A frame's block has at least 3 bytes and at most
-# 128 KiB of content, so no step makes more than 11 MiB; and what a step made is lost if there is
+# How much is given to the decoder at once. A frame's block has at least 4 bytes and at most
+# 128 KiB of content, so no step makes more than 8 MiB; and what a step made is lost if there is
 # damage in it, so small steps save the lines before the damage.
 STEP_BYTES = 256
 # A window is memory that the file asks us for; what common levels ask is 8 MiB at most.
