@@ -135,7 +135,8 @@ class Engine:
         return len(self.indexer.backlog), self.indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
-        return {"files": await self.indexer.reindex(request.path)}
+        path = None if request.path is None else paths.plain_path(request.path)
+        return {"files": await self.indexer.reindex(path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
         await self.indexer.listed()

@@ -124,6 +124,6 @@ def _nothing(snapshot: Snapshot, request: Sessions) -> list[str]:
     """Say of how many sessions none was selected, and which filters no session fits."""
     agents = sorted({facts.agent for facts in snapshot.files.values()})
     known = f"no session is selected of {len(snapshot.files)}"
-    told = f"{known}, of the agents {', '.join(agents)}" if agents else known
-    strange = unmatched(request, snapshot.files.values())
-    return [told, *(each.words for each in strange)]
+    strange = [each.words for each in unmatched(request, snapshot.files.values())]
+    told = f"{known}, of the agents {', '.join(agents)}"
+    return [known, *strange] if strange or not agents else [told]
