@@ -136,6 +136,10 @@ def _query(parser: argparse.ArgumentParser) -> None:
     add("--tool-name", metavar="NAME", help="only calls and results of this tool")
     _add_filters(parser)
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
+    add(
+        "--recency", type=float, metavar="DAYS",
+        help="prefer newer ones where scores are nearly equal; half as much for each DAYS of age",
+    )  # fmt: skip
     add("--group", choices=("session",), help="of each session only its best hit")
     add("--no-sync", action="store_true", help="do not take in the very last lines first")
     add("--all-copies", action="store_true", help="show equal messages of forks and archives too")

@@ -63,6 +63,7 @@ def query(asked: argparse.Namespace) -> int:
             generation=lasthits.generation(cache, text) if asked.offset else None,
             **_filters(asked),
             order=asked.order,
+            recency=asked.recency,
             group=asked.group,
             copies="all" if asked.all_copies else None,
             sync=False if asked.no_sync else None,
@@ -196,6 +197,8 @@ def tools(asked: argparse.Namespace) -> int:
 
 def history(asked: argparse.Namespace) -> int:
     """Answer a `history` call with the text that agents read."""
+    from indexd.history import found_nothing
+
     payload = output.read_json(sys.stdin.read() if asked.payload == "-" else asked.payload)
     if not isinstance(payload, dict):
         raise BadRequest(
@@ -207,7 +210,7 @@ def history(asked: argparse.Namespace) -> int:
         output.write_json(answer)
     else:
         output.write(answer["text"] + "\n")
-    return FOUND
+    return NOTHING if found_nothing(answer["text"]) else FOUND
 
 
 def status(asked: argparse.Namespace) -> int:
@@ -333,7 +336,9 @@ def _directory_or_name(place: str) -> str:
 
 
 def _path_or_id(session: str | None) -> str | None:
-    is_path = session is not None and ("/" in session or session.endswith(".jsonl"))
+    is_path = session is not None and (
+        "/" in session or paths.plain_path(session).endswith(".jsonl")
+    )
     return os.path.abspath(session) if session and is_path else session
 
 

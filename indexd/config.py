@@ -53,10 +53,14 @@ class ToolSearch:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a search of sessions shows: the share of the top score a hit needs, snippet length."""
+    """What a search of sessions shows: the share of the top score a hit needs, snippet length.
+
+    `recency` is the half-life, in days, of what newer documents are preferred by; 0: they are not.
+    """
 
     relative_score: float = 0.15
     snippet_chars: int = 240
+    recency: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ SECTIONS: dict[str, dict[str, Rule]] = {
     "history": {
         "relative_score": _number(0, 1),
         "snippet_chars": _whole(40, 2_000),
+        "recency": _number(0, 36_500),
     },
 }
 _SECTION_TYPES = {"analysis": Analysis, "tool_search": ToolSearch, "history": History}

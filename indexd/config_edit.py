@@ -49,6 +49,7 @@ TEMPLATE = """\
 [history]
 # relative_score = 0.15           # hits below this share of the top score are dropped
 # snippet_chars = 240
+# recency = 0                     # days; prefer newer hits where scores are nearly equal
 """
 
 

@@ -17,8 +17,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from indexd.index import FileFacts, Part, Snapshot
+from indexd.model import DEFAULT_KINDS
 from indexd.segment import Array, Segment
-from indexd.selection import Selection, View
+from indexd.selection import Selection, View, views
 
 # Tells equal texts of different kinds apart.
 _KIND_FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -75,6 +76,11 @@ class Copies:
         self._twins = _NO_TWINS
         self._files: Mapping[int, FileFacts] = {}
         self._groups: dict[object, Groups] = {}
+
+    def prepare(self, snapshot: Snapshot) -> None:
+        """Work out what the next search will want to know; worth it for new large segments."""
+        selection = Selection(DEFAULT_KINDS)
+        self.hidden(snapshot, selection, views(snapshot, selection))
 
     def hidden(self, snapshot: Snapshot, selection: Selection, views: Sequence[View]) -> Groups:
         """Return `views`, which are those of `selection`, without copies."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from indexd.confine import pass_exhaustion
 from indexd.formats.lines import Record, string, whole_object
 from indexd.formats.reasonix import EVENT_SCHEMA, EVENT_TYPES
 from indexd.formats.registry import FORMATS
+from indexd.paths import COMPRESSED_ENDS, plain_path
 
 SESSION = ".jsonl"
 EVENT_LOG = ".events.jsonl"
@@ -35,6 +36,7 @@ _SIDECAR_WORDS = frozenset({"conflicts", "guardian", "wire", "adjudication", "ex
 HEAD_BYTES = 64 * 1024
 _EARLY_SCHEMA = re.compile(rb'[{,]\s*"schema_version"\s*:\s*(\d{1,9})')
 _EARLY_TYPE = re.compile(rb'[{,]\s*"type"\s*:\s*"(replace|append)"')
+COMPRESSED = tuple(SESSION + end for end in COMPRESSED_ENDS)
 META_BYTES = 1024 * 1024
 KNOWN_LOGS = 10_000
 
@@ -44,7 +46,8 @@ _WITH_SIDECARS = [each for each in FORMATS.values() if each.sidecars("x.jsonl")]
 class Candidate(NamedTuple):
     """A session: its path as people know it, the file its messages are in, and its sidecars.
 
-    All are paths. `data_path` differs from `path` where an event log is the authority.
+    All are paths. `data_path` differs from `path` where an event log is the authority, and where
+    the session was compressed: whether it is, `path` is that of the plain file.
     """
 
     path: str
@@ -91,11 +94,24 @@ def in_directory(directory: str, names: Collection[str]) -> list[Candidate]:
     """Return the sessions that lie directly in `directory`, which holds `names`, by path."""
     if any(map(skipped, directory.split("/"))):
         return []
-    present = frozenset(names)
+    plain = frozenset(names)
+    # A session is called as it was before it was compressed, and has both for a moment.
+    compressed = {
+        session: name
+        for name in names
+        if name.endswith(COMPRESSED) and (session := plain_path(name)) not in plain
+    }
+    present = plain | compressed.keys()
     hidden = _pending(present) | _children_of_pending(directory, present)
     prefix = os.path.join(directory, "")
-    candidates = (_candidate(prefix, stem, present) for stem in sorted(_stems(present) - hidden))
-    return [candidate for candidate in candidates if candidate is not None]
+    found = (_candidate(prefix, stem, present) for stem in sorted(_stems(present) - hidden))
+    return [_as_stored(prefix, each, compressed) for each in found if each is not None]
+
+
+def _as_stored(prefix: str, candidate: Candidate, compressed: Mapping[str, str]) -> Candidate:
+    name = candidate.data_path.removeprefix(prefix)
+    stored = compressed.get(name)
+    return candidate if stored is None else candidate._replace(data_path=prefix + stored)
 
 
 def _stems(names: frozenset[str]) -> set[str]:

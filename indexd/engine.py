@@ -12,10 +12,11 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from indexd import __version__, config, paths, sandbox, status
+from indexd import __version__, config, paths, records, sandbox, status
 from indexd.config import Settings
+from indexd.copies import Copies
 from indexd.deferral import DeferralSettings
-from indexd.index import Index
+from indexd.index import Index, Snapshot
 from indexd.indexer import Indexer
 from indexd.located import Sources
 from indexd.requests import (
@@ -47,19 +48,24 @@ class Engine:
         self._settings, self._load = settings, load
         self._began = time.monotonic()
         profile = cast(Profile, settings.analysis.profile)
-        # What rows mean depends on the analysis, so another analysis is another directory.
-        name = f"sessions-{profile}-{ANALYSIS}"
+        # What rows mean depends on how texts are read and analysed: each way has a directory.
+        name = f"sessions-{profile}-{ANALYSIS}-{records.VERSION}"
         os.makedirs(settings.cache_dir, mode=0o700, exist_ok=True)
         _remove_others(settings.cache_dir, name)
         self._store = Store(os.path.join(settings.cache_dir, name))
         self._index = Index()
+        copies = Copies()
         self.indexer = Indexer(
-            self._index, self._store, settings.roots, profile, settings.cache_dir, f"base-{name}"
+            self._index,
+            self._store,
+            settings.roots,
+            profile,
+            settings.cache_dir,
+            f"base-{name}",
+            copies.prepare if profile == "code" else _nothing,
         )
         sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
-        searcher = Searcher(
-            sources, profile, settings.history.relative_score, settings.history.snippet_chars
-        )
+        searcher = Searcher(sources, profile, settings.history, copies)
         self._service = Service(
             self._index,
             searcher,
@@ -129,7 +135,8 @@ class Engine:
         return len(self.indexer.backlog), self.indexer.backlog.unread_bytes
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
-        return {"files": await self.indexer.reindex(request.path)}
+        path = None if request.path is None else paths.plain_path(request.path)
+        return {"files": await self.indexer.reindex(path)}
 
     async def _status(self, request: Status) -> dict[str, Any]:
         await self.indexer.listed()
@@ -189,8 +196,12 @@ def build(settings: Settings) -> Engine:
     return Engine(settings, load)
 
 
+def _nothing(snapshot: Snapshot) -> None:
+    """Profile `seed` counts every copy, unless asked otherwise."""
+
+
 def _remove_others(cache_dir: str, name: str) -> None:
-    """Remove the rows of analyses that are not in use; they could only grow old."""
+    """Remove the rows of other versions and analyses; they could only grow old."""
     for other in os.listdir(cache_dir):
         if other.startswith(("sessions-", "base-")) and name not in other:
             path = os.path.join(cache_dir, other)

@@ -16,6 +16,7 @@ from indexd.query import MAX_TYPED_CHARS, Clause, Query, Shape
 from indexd.ranking import Ranking
 from indexd.requests import Search
 from indexd.text import MAX_TERM_CHARACTERS, fold_case
+from indexd.unmatched import Unmatched, unmatched
 
 # Of a query of many unknown words, so many are looked at.
 MAX_UNKNOWN = 3
@@ -48,6 +49,7 @@ class Explained(NamedTuple):
 def nothing(
     snapshot: Snapshot,
     request: Search,
+    meant: Search,
     query: Query,
     words: Sequence[bytes],
     found: Ranking,
@@ -55,18 +57,22 @@ def nothing(
 ) -> Explained:
     """Return what goes with an answer without hits.
 
-    `request` is as it was sent, `query` what it asks for, `words` its words. `count` says how
-    many documents match the request with some of its parameters changed.
+    `request` is as it was sent, `meant` with the filters of its query, `query` what it asks for,
+    `words` its words. `count` says how many documents match the request with some of its
+    parameters changed.
     """
     if found.total:
         warnings = [f"offset {request.offset} is beyond the last hit", "try a smaller offset"]
         return Explained(warnings, [])
     near = _near(snapshot, request.query, words)
-    tried = [(way, count(way.changes)) for way in (*_lifted(request, query), *near.ways)]
+    strange = list(unmatched(meant, snapshot.files.values()))
+    ways = (*_corrected(request, strange), *_lifted(request, query), *near.ways)
+    tried = [(way, count(way.changes)) for way in ways]
     useful = [(way, total) for way, total in tried if total]
     return Explained(
         [
             f"nothing found: {_searched(request, query, found)}",
+            *(each.words for each in strange),
             *near.warnings,
             *_unasked(request, words),
             *(f"{way.words}, {_documents(total)} would match" for way, total in useful),
@@ -82,6 +88,13 @@ def _searched(request: Search, query: Query, found: Ranking) -> str:
     named = "of every kind" if set(kinds) == set(KINDS) else f"of kinds {', '.join(kinds)}"
     searched = f"searched {_documents(found.documents)} {named}, scope {scope}"
     return searched if found.documents else f"{searched}: the filters select none"
+
+
+def _corrected(request: Search, strange: Iterable[Unmatched]) -> Iterator[Way]:
+    """Yield the request's filters with the value that was perhaps meant."""
+    for each in strange:
+        if each.near and getattr(request, each.parameter):
+            yield Way(f"with {each.parameter} {each.near[0]}", {each.parameter: each.near[0]})
 
 
 def _lifted(request: Search, query: Query) -> Iterator[Way]:

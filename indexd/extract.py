@@ -33,25 +33,15 @@ _BLOB = re.compile(
 def documents(message: Message, message_index: int, *, reveal: bool = False) -> list[Document]:
     """Return the documents of `message`: one per kind, and one per tool call.
 
-    Blank ones are left out. Secrets in their texts are masked unless `reveal`.
+    Results of several tools in one message are one document per tool. Blank ones are left out.
+    Secrets in their texts are masked unless `reveal`.
     """
     found: list[Document] = []
-    texts: dict[Kind, list[str]] = {}
-    tools: dict[Kind, str] = {}
-    calls = 0
-    for block in message.blocks:
-        if block.kind is Kind.TOOL_INPUT:
-            text = _tidy(_named(block.tool_name, _flattened(block.arguments)), reveal)
+    for kind, calls in _by_call(message).items():
+        for call, blocks in enumerate(calls):
+            text = _tidy("\n".join(_analysed(block) for block in blocks), reveal)
             if not _blank(text):
-                found.append(Document(block.kind, text, message_index, block.tool_name, calls))
-            calls += 1
-        else:
-            texts.setdefault(block.kind, []).append(_named(block.tool_name, block.text))
-            tools.setdefault(block.kind, block.tool_name)
-    for kind, parts in texts.items():
-        text = _tidy("\n".join(parts), reveal)
-        if not _blank(text):
-            found.append(Document(kind, text, message_index, tools[kind]))
+                found.append(Document(kind, text, message_index, blocks[0].tool_name, call))
     return found
 
 
@@ -60,10 +50,28 @@ def displayed(message: Message, kind: Kind, call: int = 0, *, reveal: bool = Fal
 
     Empty when the message has no such document.
     """
-    parts = [block for block in message.blocks if block.kind is kind]
-    if kind is Kind.TOOL_INPUT:
-        parts = parts[call : call + 1]
-    return "\n".join(display(block, reveal=reveal) for block in parts)
+    calls = _by_call(message).get(kind, [])[call : call + 1]
+    return "\n".join(display(block, reveal=reveal) for blocks in calls for block in blocks)
+
+
+def _by_call(message: Message) -> dict[Kind, list[list[Block]]]:
+    """Return by kind the blocks of each document that the message may make, in their order."""
+    found: dict[Kind, list[list[Block]]] = {}
+    for block in message.blocks:
+        calls = found.setdefault(block.kind, [])
+        own = None
+        if block.kind is not Kind.TOOL_INPUT:
+            own = next((call for call in calls if call[0].tool_name == block.tool_name), None)
+        if own is None:
+            calls.append([block])
+        else:
+            own.append(block)
+    return found
+
+
+def _analysed(block: Block) -> str:
+    text = _flattened(block.arguments) if block.kind is Kind.TOOL_INPUT else block.text
+    return _named(block.tool_name, text)
 
 
 def display(block: Block, *, reveal: bool = False) -> str:

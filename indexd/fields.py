@@ -28,6 +28,10 @@ Results = Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 t
 OptionalResults = Annotated[Results | None, Meta(description="a whole number from 1 to 100")]
 Tokens = Annotated[int, Meta(ge=0, le=10**12, description="a whole number of tokens")]
 OptionalTokens = Annotated[Tokens | None, Meta(description="a whole number of tokens")]
+OptionalDays = Annotated[
+    Annotated[float, Meta(ge=0, le=36_500)] | None,
+    Meta(description="a number of days from 0 to 36500"),
+]
 Scope = Annotated[Literal["global", "project"], Meta(description='"global" or "project"')]
 Order = Annotated[Literal["relevance", "recent"], Meta(description='"relevance" or "recent"')]
 Subagents = Annotated[

@@ -110,7 +110,7 @@ def known(root: OpenRoot, record: Record) -> list[Found]:
 
 
 def _seen(root: OpenRoot, candidate: Candidate) -> Iterator[Found]:
-    if root.excludes(candidate.path):
+    if any(map(root.excludes, {candidate.path, candidate.data_path})):
         return
     stamp = _stamp(candidate.data_path)
     if stamp is not None:

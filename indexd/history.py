@@ -15,8 +15,9 @@ MAX_ASIDE_CHARS = 1_200
 CUT = "..."
 
 NEXT_STEP = 'Use operation="around" with a session_path and message_index to read nearby messages.'
-NOTHING_FOUND = """\
-No saved session history matched {query}.
+NOTHING = "No saved session history matched "
+NOTHING_FOUND = f"""\
+{NOTHING}{{query}}.
 
 Finding nothing does not mean that it was never said. Try:
 1. Fewer and rarer words: a function's name, a command, part of an error message, a ticket id.
@@ -33,6 +34,11 @@ def search_text(query: str, hits: Sequence[Mapping[str, Any]]) -> str:
         return NOTHING_FOUND.format(query=quoted(query))
     found = (_hit(rank, hit) for rank, hit in enumerate(hits, start=1))
     return "\n\n".join([f"History search results for {quoted(query)}:", *found, NEXT_STEP])
+
+
+def found_nothing(text: str) -> bool:
+    """Say whether `text` is the answer to a search that found nothing."""
+    return text.startswith(NOTHING)
 
 
 def around_text(path: str, index: int, messages: Sequence[Mapping[str, Any]]) -> str:

@@ -27,7 +27,7 @@ from indexd.confine import EXHAUSTED
 from indexd.discover import EVENT_LOG, SUBAGENTS, skipped
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
-from indexd.index import Index
+from indexd.index import Index, Snapshot
 from indexd.library import Library
 from indexd.looking import Looked
 from indexd.publishing import Publisher
@@ -63,6 +63,7 @@ class Indexer:
         profile: Profile,
         cache_dir: str,
         base_name: str,
+        prepare: Callable[[Snapshot], None],
     ) -> None:
         self.library = Library()
         self.opened_roots: dict[str, OpenRoot] = {}
@@ -70,7 +71,9 @@ class Indexer:
         self._cookies = os.path.join(cache_dir, "cookies")
         self._watcher: Watcher | None = None
         base_path = os.path.join(cache_dir, base_name)
-        self.upkeep = Upkeep(index, self.library, store, base_path, lambda: bool(self.backlog))
+        self.upkeep = Upkeep(
+            index, self.library, store, base_path, lambda: bool(self.backlog), prepare
+        )
         self._publisher = Publisher(index, self.library, store, self.upkeep)
         self._turn = anyio.Lock()
         self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)

@@ -13,8 +13,15 @@ KEPT = 4
 SECONDS = 120.0
 
 
-class _Kept(NamedTuple):
+class Page(NamedTuple):
+    """What a page was taken from, and the time (unix ms) that ages were counted from."""
+
     snapshot: Snapshot
+    now_ms: int
+
+
+class _Kept(NamedTuple):
+    page: Page
     until: float
 
 
@@ -24,18 +31,19 @@ class Pages:
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
 
-    def keep(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot from now on for SECONDS, unless KEPT others come after it."""
-        self._kept.pop(snapshot.generation, None)
-        self._kept[snapshot.generation] = _Kept(snapshot, time.monotonic() + SECONDS)
+    def keep(self, page: Page) -> None:
+        """Keep a page's snapshot from now on for SECONDS, unless KEPT others come after it."""
+        generation = page.snapshot.generation
+        self._kept.pop(generation, None)
+        self._kept[generation] = _Kept(page, time.monotonic() + SECONDS)
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
         asyncio.get_running_loop().call_later(SECONDS + 1, self._let_go)
 
-    def get(self, generation: int) -> Snapshot | None:
-        """Return the snapshot of a generation, if it is kept."""
+    def get(self, generation: int) -> Page | None:
+        """Return what pages of a generation are taken from, if it is kept."""
         kept = self._kept.get(generation)
-        return None if kept is None else kept.snapshot
+        return None if kept is None else kept.page
 
     def _let_go(self) -> None:
         now = time.monotonic()

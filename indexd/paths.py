@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # struct sockaddr_un has 108 bytes for the path, the last of which ends it.
 MAX_SOCKET_PATH_BYTES = 107
 
+# What follows a session's name when its agent has compressed it.
+COMPRESSED_ENDS = (".zst", ".zstd")
+
 _OURS_ALONE = 0o700
 _OTHERS = 0o077
 
@@ -71,6 +74,13 @@ def project(directory: str) -> str:
         if parent == at:
             return directory
         at = parent
+
+
+def plain_path(path: str) -> str:
+    """Return what a session file at `path` is called when it is not compressed."""
+    for end in COMPRESSED_ENDS:
+        path = path.removesuffix(end)
+    return path
 
 
 def socket_path(environment: Mapping[str, str]) -> str:

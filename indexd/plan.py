@@ -55,7 +55,8 @@ class Formula(NamedTuple):
     coverage, session_coverage: how much a document gains when it, or its session, holds the
     whole of the query's idf mass. stop_words: the weight of words without meaning of their own.
     stems: the weight of a group of words of one stem, beside its exact words.
-    joined: the weight of neighbours written together.
+    joined: the weight of neighbours written together. second: how much a session's second best
+    document adds to its best where sessions are ranked.
     """
 
     coverage: float = 0.0
@@ -63,11 +64,14 @@ class Formula(NamedTuple):
     stop_words: float = 1.0
     stems: float = 0.0
     joined: float = 0.0
+    second: float = 0.0
 
 
 FORMULAS: dict[Profile, Formula] = {
     "seed": Formula(),
-    "code": Formula(coverage=1.0, session_coverage=1.0, stop_words=0.5, stems=0.5, joined=1.0),
+    "code": Formula(
+        coverage=1.0, session_coverage=1.0, stop_words=0.5, stems=0.5, joined=1.0, second=1.0
+    ),
 }
 
 

@@ -26,15 +26,20 @@ from indexd.selection import Selection, View, timestamps, views
 FEW_DOCUMENTS = 50
 
 
+# How much more a document scores that was said just now, where newer ones are preferred: enough to
+# decide between near ties, and nothing else.
+MOST_RECENCY = 0.1
 # A query of more terms than this is ranked by the rarest of them.
 MAX_TERMS = 256
-# Of documents that must be looked at to be told from others, the best so many are, or as many as
-# come from so many bytes of lines.
-CHECKED, CHECKED_BYTES = 200, 4 * 1024 * 1024
+# Of documents that must be looked at to be told from others, the best so many are, and where too
+# few are answers so many times more each time; at once as many as come from so many bytes of lines.
+CHECKED, CHECKED_MORE, CHECKED_BYTES = 200, 4, 4 * 1024 * 1024
 
 
 class Ranked(NamedTuple):
-    """One document of the answer; `others` of its session stand behind it, if grouped."""
+    """One document of the answer; if grouped, with the score of its session, and how many others
+    of it stand behind it.
+    """
 
     score: float
     facts: FileFacts
@@ -46,8 +51,9 @@ class Ranked(NamedTuple):
 class Ranking(NamedTuple):
     """The best documents in order, how many matched, and what was searched.
 
-    doc_freqs: of each query term. unused: how many terms that occur were too many. unchecked: how
-    many documents that may be an answer were not looked at. groups: of copies, if those are hidden.
+    doc_freqs: of each query term. unused: how many terms that occur were too many. checked,
+    unchecked: how many documents that may be an answer were looked at and were not. groups: of
+    copies, if those are hidden.
     """
 
     ranked: list[Ranked]
@@ -55,23 +61,48 @@ class Ranking(NamedTuple):
     documents: int
     doc_freqs: list[int]
     unused: int = 0
+    checked: int = 0
     unchecked: int = 0
     groups: Groups | None = None
+
+
+class Recency(NamedTuple):
+    """How much newer documents are preferred: what is said at `now` (unix ms) scores a tenth more.
+
+    half_life: after how many ms half of that is left.
+    """
+
+    half_life: float
+    now: int
+
+    def factors(self, times: Array) -> Array:
+        """Return what the scores of documents of some times are multiplied by: 1 to 1.1."""
+        ages = np.maximum(0, self.now - times)
+        factors: Array = 1 + MOST_RECENCY * np.exp2(-ages / self.half_life)
+        return factors
 
 
 class Order(NamedTuple):
     """How to rank: by which formula (the default is pure BM25), and what comes first.
 
-    grouped: of each session only the first.
+    recent: the newest first, whatever their scores. grouped: of each session only the first.
+    recency: how much newer documents are preferred where scores are nearly equal.
     """
 
     formula: Formula = Formula()
     recent: bool = False
     relative_score: float = 0.15
     grouped: bool = False
+    recency: Recency | None = None
+
+    @property
+    def by_score(self) -> bool:
+        """Say whether documents come in the order of their scores, one by one."""
+        return not (self.recent or self.grouped or self.recency)
 
 
-# Says of each of some documents whether it is an answer.
+# Says of each of some documents whether it is an answer; of fewer, from the first on, if there is
+# no time for more.
 Check = Callable[[Sequence[Ranked]], Sequence[bool]]
 
 
@@ -106,7 +137,7 @@ def rank(
     ]
     terms = Terms(weights, average, order.formula)
     if demand == NO_DEMAND:
-        wanted = Wanted(None if order.recent or order.grouped else top, order.relative_score)
+        wanted = Wanted(top if order.by_score else None, order.relative_score)
         scored = score(matches, terms, wanted)
     else:
         demanded = [
@@ -114,14 +145,15 @@ def rank(
             for each, m in zip(every, matches, strict=True)
         ]
         scored = score_these(matches, terms, demanded)
-    found, total, unchecked = _found(matches, scored), sum(each.total for each in scored), 0
+    found, total = _found(matches, scored), sum(each.total for each in scored)
+    looked_at = unchecked = 0
     if check is not None:
-        found, looked_at = _checked(snapshot, found, order, check)
+        found, looked_at = _checked(snapshot, found, order, top, check)
         unchecked = total - looked_at
         total = unchecked + sum(len(each.scores) for each in found)
     ranked = _best(snapshot, found, order, top)
     unused = max(0, sum(map(bool, doc_freqs)) - MAX_TERMS)
-    return Ranking(ranked, total, documents, doc_freqs, unused, unchecked, groups)
+    return Ranking(ranked, total, documents, doc_freqs, unused, looked_at, unchecked, groups)
 
 
 def _rarest(doc_freqs: Sequence[int]) -> Sequence[int]:
@@ -163,6 +195,14 @@ class _Found(NamedTuple):
         """Return those at some positions."""
         return _Found(self.part, *(column[at] for column in self[1:]))
 
+    def times(self, snapshot: Snapshot) -> Array:
+        """Return the times of the documents (unix ms)."""
+        return timestamps(snapshot, self.part, self.documents)
+
+    def scoring(self, scores: Array) -> _Found:
+        """Return them with other scores, and in the order of those."""
+        return self._replace(scores=scores, keys=scores)
+
     def from_key(self, least: float) -> _Found:
         """Return those whose key is at least `least`."""
         return self.kept((self.keys >= least).nonzero()[0])
@@ -177,19 +217,40 @@ def _found(matches: Sequence[Matches], scored: Sequence[Scored]) -> list[_Found]
 
 
 def _checked(
-    snapshot: Snapshot, found: list[_Found], order: Order, check: Check
+    snapshot: Snapshot, found: list[_Found], order: Order, top: int, check: Check
 ) -> tuple[list[_Found], int]:
-    """Return those of the first documents that are an answer, and how many were looked at."""
-    if not found:
-        return [], 0
-    first = _trimmed(snapshot, found, order._replace(relative_score=0.0, grouped=False), CHECKED)
-    rows = _within_bytes(_in_order(snapshot, first, CHECKED))
-    answers = [row for row, is_one in zip(rows, check(rows), strict=True) if is_one]
+    """Return the documents that are an answer, as many as are wanted, and how many were looked at.
+
+    The first by the order are looked at first, and more of them while too few are answers.
+    """
+    one_by_one = order._replace(relative_score=0.0, grouped=False, recency=None)
+    answers: list[Ranked] = []
+    looked_at, wanted = 0, CHECKED
+    while found:
+        rows = _in_order(snapshot, _trimmed(snapshot, found, one_by_one, wanted), wanted)
+        while looked_at < len(rows):
+            some = _within_bytes(rows[looked_at:])
+            said = check(some)
+            answers += [row for row, is_one in zip(some, said, strict=False) if is_one]
+            looked_at += len(said)
+            if len(said) < len(some):
+                break
+        if looked_at < wanted or _enough(answers, rows[-1], order, top):
+            break
+        wanted *= CHECKED_MORE
     kept = []
-    for each in first:
+    for each in found:
         mine = [row.ordinal for row in answers if row.part is each.part]
         kept.append(each.kept(np.flatnonzero(np.isin(each.documents, mine))))
-    return [each._replace(keys=each.scores) for each in kept if len(each.scores)], len(rows)
+    return [each for each in kept if len(each.scores)], looked_at
+
+
+def _enough(answers: Sequence[Ranked], last: Ranked, order: Order, top: int) -> bool:
+    """Say whether more answers than those found would not be shown; `last` was looked at last."""
+    if len({row.facts.file_id for row in answers} if order.grouped else answers) >= top:
+        return True
+    best = max((row.score for row in answers), default=0.0)
+    return not order.recent and last.score < order.relative_score * best
 
 
 def _within_bytes(rows: Sequence[Ranked]) -> list[Ranked]:
@@ -209,24 +270,25 @@ def _best(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> li
     if not found or top <= 0:
         return []
     many = sum(len(each.scores) for each in found) > FEW_DOCUMENTS
-    if order.recent or order.grouped or many:
+    if many or not order.by_score:
         found = _trimmed(snapshot, found, order, top)
     rows = _in_order(snapshot, found, top)
     least = order.relative_score * max(row.score for row in rows)
-    return rows if order.recent else [row for row in rows if row.score >= least]
+    return [row for row in rows if row.score >= least] if order.by_score else rows
 
 
 def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) -> list[_Found]:
     """Return little more than the best of many documents, in no order."""
-    later = order.recent or order.grouped
-    least = Wanted(None if later else top, order.relative_score).least(_keys(found))
+    least = Wanted(top if order.by_score else None, order.relative_score).least(_keys(found))
     found = [each.from_key(least) for each in found]
     if order.recent:
-        times = [timestamps(snapshot, each.part, each.documents) for each in found]
-        found = [each._replace(keys=time) for each, time in zip(found, times, strict=True)]
+        found = [each._replace(keys=each.times(snapshot)) for each in found]
+    elif order.recency:
+        factors = [order.recency.factors(each.times(snapshot)) for each in found]
+        found = [each.scoring(each.scores * f) for each, f in zip(found, factors, strict=True)]
     if order.grouped:
-        found = _one_per_session(found)
-    if later:
+        found = _one_per_session(found, 0.0 if order.recent else order.formula.second)
+    if not order.by_score:
         least = Wanted(top, 0.0).least(_keys(found))
         found = [each.from_key(least) for each in found]
     if sum(len(each.keys) for each in found) > top:
@@ -234,8 +296,11 @@ def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) ->
     return found
 
 
-def _one_per_session(found: Sequence[_Found]) -> list[_Found]:
-    """Return of each session the document that comes first, with the number of its others."""
+def _one_per_session(found: Sequence[_Found], second: float) -> list[_Found]:
+    """Return of each session the document that comes first, with the number of its others.
+
+    The score of the document that comes next is added to its own, `second` times.
+    """
     columns = [each.part.segment.columns for each in found]
     files = [c.file[each.documents] for c, each in zip(columns, found, strict=True)]
     ids = np.concatenate(
@@ -246,14 +311,18 @@ def _one_per_session(found: Sequence[_Found]) -> list[_Found]:
     documents = np.concatenate([each.documents for each in found])
     order = np.lexsort((documents, messages, -_keys(found), ids))
     begins = np.flatnonzero(np.concatenate(([True], ids[order][1:] != ids[order][:-1])))
-    others = np.zeros(len(ids), np.int64)
+    others, added = np.zeros(len(ids), np.int64), np.zeros(len(ids))
     first = order[begins]
     others[first] = np.diff(begins, append=len(order)) - 1
+    if second:
+        several = others[first] > 0
+        added[first[several]] = second * _keys(found)[order[begins[several] + 1]]
     is_first = np.zeros(len(ids), bool)
     is_first[first] = True
     kept, at = [], 0
     for each in found:
         mine = slice(at, at := at + len(each.keys))
+        each = each.scoring(each.scores + added[mine]) if second else each
         kept.append(each._replace(others=others[mine]).kept(np.flatnonzero(is_first[mine])))
     return kept
 

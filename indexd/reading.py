@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from indexd.confine import RootDirectory
 from indexd.extract import documents
 from indexd.formats import Format
 from indexd.formats.lines import TOO_LONG
-from indexd.formats.registry import DETECTION_LINES, FORMATS, GENERIC, detect
+from indexd.formats.registry import DETECTION_LINES, FORMATS, GENERIC, contradiction, detect
 from indexd.merge import merge
 from indexd.messages import Place
 from indexd.model import Message, Rewind, SessionState
@@ -97,7 +97,7 @@ def _follow(job: Job, look: Look, fd: int) -> Outcome:
     if look.verdict is Verdict.APPENDED and _is_another_format(job, look, fd):
         look = examine(fd, None)
     if look.verdict is Verdict.REPLACED:
-        if job.limit is not None and look.stamp.size > job.limit:
+        if job.limit is not None and look.size is not None and look.size > job.limit:
             raise TooMuch(record.data_path)
         record = msgspec.structs.replace(
             record, file_id=job.new_file_id, state=SessionState(), runs=(), agent="", problem=""
@@ -115,11 +115,11 @@ def _follow(job: Job, look: Look, fd: int) -> Outcome:
 def _reader(record: Record, hint: str, fd: int, look: Look) -> tuple[Format | None, str]:
     """Return the format and what is wrong with the hint or the file, if anything."""
     if record.agent:
-        return FORMATS[record.agent], record.problem
-    head = [line.data for line in _head(fd, look)]
+        return FORMATS[record.agent], contradiction(record.agent, hint or None) or ""
+    head, damage = _head(fd, look)
     if not head:
-        return None, ""
-    reader, contradicted = detect(head, record.data_path, hint or None)
+        return None, damage
+    reader, contradicted = detect(head, record.path, hint or None)
     if reader is None:
         return None, contradicted or "not a session: none of its lines is one of a known agent"
     return reader, contradicted or ""
@@ -132,18 +132,20 @@ def _is_another_format(job: Job, look: Look, fd: int) -> bool:
     """
     if job.record.agent != GENERIC:
         return False
-    head = [line.data for line in _head(fd, look)]
-    reader, _ = detect(head, job.record.data_path, job.hint or None)
+    head, _ = _head(fd, look)
+    reader, _ = detect(head, job.record.path, job.hint or None)
     return reader is not None and reader.agent != GENERIC
 
 
-def _head(fd: int, look: Look) -> Iterator[Line]:
-    lines = examine(fd, None).lines()
-    for _ in range(DETECTION_LINES):
-        line = next(lines, None)
-        if line is None or line.offset > look.stamp.size:
-            return
-        yield line
+def _head(fd: int, look: Look) -> tuple[list[bytes], str]:
+    """Return the first lines that the look covers, and why there are no more, if that is odd."""
+    first = examine(fd, None)
+    lines = [
+        line.data
+        for line in islice(first.lines(), DETECTION_LINES)
+        if look.size is None or line.offset <= look.size
+    ]
+    return lines, first.damage
 
 
 def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) -> Outcome:
@@ -154,13 +156,15 @@ def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) 
             state.skip(TOO_LONG)
             continue
         gathered.take(line, reader)
+        if job.limit is not None and look.verdict is Verdict.REPLACED and look.offset > job.limit:
+            raise TooMuch(record.data_path)
     kept = gathered.kept()
     file_id = record.file_id if kept is None else job.new_file_id
     record = msgspec.structs.replace(
         record,
         file_id=file_id,
         agent=reader.agent,
-        problem=problem,
+        problem=look.damage or problem,
         state=state,
         path_facts=reader.path_facts(record.path),
         checkpoint=look.checkpoint(),

@@ -10,7 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from indexd import confine
+from indexd import confine, datafile
+from indexd.datafile import DataFile
 from indexd.errors import Busy
 from indexd.finding import OpenRoot
 from indexd.formats import Format
@@ -57,7 +58,7 @@ def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Re
         raise Busy("the daemon has no descriptors left", "try again in a moment") from error
     try:
         reader = FORMATS[record.agent]
-        lines = {place.offset: _line(fd, place) for place in wanted}
+        lines = _lines(datafile.opened(fd, os.fstat(fd).st_size), wanted)
         return [
             Recalled(place, message)
             for place in wanted
@@ -69,9 +70,11 @@ def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Re
         os.close(fd)
 
 
-def _line(fd: int, place: Place) -> bytes:
-    line = os.pread(fd, place.size, place.offset)
-    return line if len(line) == place.size else b""
+def _lines(data: DataFile, wanted: Sequence[Place]) -> dict[int, bytes]:
+    """Return the lines of the wanted places by offset; one that is cut short is empty."""
+    spans = sorted({(place.offset, place.size) for place in wanted})
+    lines = zip(spans, data.spans(spans), strict=True)
+    return {at: line if len(line) == size else b"" for (at, size), line in lines}
 
 
 class _KnownCall(dict[str, str]):

@@ -28,6 +28,7 @@ from indexd.fields import (
     Limit,
     Nearby,
     Offset,
+    OptionalDays,
     OptionalIndex,
     OptionalResults,
     OptionalText,
@@ -107,6 +108,7 @@ class Search(Filters, kw_only=True):
     offset: Offset = 0
     generation: OptionalWhole = None
     order: Order = "relevance"
+    recency: OptionalDays = None
     group: Group = None
     copies: CopiesShown = None
     sync: Flag = True

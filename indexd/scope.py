@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from indexd.errors import BadRequest
 from indexd.index import FileFacts
+from indexd.paths import plain_path
 from indexd.requests import Filters
 from indexd.selection import FileFilter
 
@@ -84,7 +85,7 @@ def session_named(wanted: str, files: Iterable[FileFacts]) -> tuple[str, ...]:
     where it is not.
     """
     if "/" in wanted:
-        return _spelled(wanted)
+        return _spelled(plain_path(wanted))
     ids = {facts.session_id for facts in files if facts.session_id.startswith(wanted)}
     if wanted in ids or len(wanted) < MIN_PREFIX or not ids:
         return (wanted,)

@@ -10,6 +10,7 @@ import msgspec
 
 from indexd import explain
 from indexd.asking import Asked, asked
+from indexd.config import History
 from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
 from indexd.extract import displayed, documents
@@ -18,9 +19,9 @@ from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
 from indexd.phrases import Phrase, agrees
-from indexd.plan import FORMULAS
+from indexd.plan import FORMULAS, Formula
 from indexd.query import Query, literal, parse
-from indexd.ranking import CHECKED, MAX_TERMS, Check, Order, Ranked, Ranking, rank
+from indexd.ranking import MAX_TERMS, Check, Order, Ranked, Ranking, Recency, rank
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
@@ -28,6 +29,9 @@ from indexd.sessions import resume
 from indexd.snippet import Snippet, snippet
 from indexd.text import Profile, query_terms, whole_terms
 
+# How long texts may be read to tell whether they hold a phrase.
+CHECK_SECONDS = 1.0
+DAY_MS = 86_400_000
 # A hit says of so many of its copies where they are.
 SHOWN_COPIES = 3
 
@@ -35,20 +39,18 @@ SHOWN_COPIES = 3
 class Searcher:
     """Answers searches with one profile and one set of limits."""
 
-    def __init__(
-        self, sources: Sources, profile: Profile, relative_score: float, snippet_chars: int
-    ) -> None:
-        self._sources, self._profile = sources, profile
-        self._relative_score, self._snippet_chars = relative_score, snippet_chars
-        self._copies = Copies()
+    def __init__(self, sources: Sources, profile: Profile, limits: History, copies: Copies) -> None:
+        self._sources, self._profile, self._limits = sources, profile, limits
+        self._copies = copies
 
-    def search(self, snapshot: Snapshot, request: Search) -> dict[str, Any]:
+    def search(self, snapshot: Snapshot, request: Search, now_ms: int) -> dict[str, Any]:
         """Return the answer but for what the daemon adds (`took_ms`, `index`).
 
-        Raises BadRequest when the query holds no letter or number.
+        `now_ms` (unix ms) is what ages are counted from. Raises BadRequest when the query holds
+        no letter or number.
         """
         top = request.offset + request.limit
-        answered = self._find(snapshot, request, top)
+        answered = self._find(snapshot, request, now_ms, top)
         found, ask = answered.ranking, answered.ask
         page = found.ranked[request.offset :]
         hits = [
@@ -62,11 +64,11 @@ class Searcher:
             "total": found.total,
             "warnings": [*ask.warnings, *_left_out(found)],
         }
-        return answer if hits else self._explained(snapshot, request, answered, answer)
+        return answer if hits else self._explained(snapshot, request, now_ms, answered, answer)
 
-    def _find(self, snapshot: Snapshot, request: Search, top: int) -> _Answered:
+    def _find(self, snapshot: Snapshot, request: Search, now_ms: int, top: int) -> _Answered:
         """Return the best documents for a request. Raises BadRequest."""
-        query = literal(request.query) if request.literal else parse(request.query, _now_ms())
+        query = literal(request.query) if request.literal else parse(request.query, now_ms)
         request = _filtered(request, query.filters)
         formula = FORMULAS[self._profile]
         ask = asked(query, snapshot, self._profile, formula)
@@ -77,18 +79,27 @@ class Searcher:
             )
         choice = chosen(request, snapshot.files.values())
         selection = _selection(snapshot, request, choice, query)
-        order = Order(
-            formula, request.order == "recent", self._relative_score, request.group == "session"
-        )
+        order = self._order(formula, request, now_ms)
         copies = self._copies if self._collapses(request) else None
         check = self._check(snapshot, ask.phrases) if ask.phrases else None
         ranking = rank(snapshot, ask.terms, selection, order, top, ask.demand, check, copies)
         return _Answered(request, query, ask, choice, ranking)
 
+    def _order(self, formula: Formula, request: Search, now_ms: int) -> Order:
+        days = self._limits.recency if request.recency is None else request.recency
+        return Order(
+            formula,
+            request.order == "recent",
+            self._limits.relative_score,
+            request.group == "session",
+            Recency(days * DAY_MS, now_ms) if days else None,
+        )
+
     def _explained(
         self,
         snapshot: Snapshot,
         request: Search,
+        now_ms: int,
         answered: _Answered,
         answer: dict[str, Any],
     ) -> dict[str, Any]:
@@ -96,10 +107,13 @@ class Searcher:
 
         def count(changes: Mapping[str, Any]) -> int:
             own = dict(changes) | ({"kinds": KINDS} if "kinds" in changes else {})
-            return self._find(snapshot, msgspec.structs.replace(request, **own), 0).ranking.total
+            other = msgspec.structs.replace(request, **own)
+            return self._find(snapshot, other, now_ms, 0).ranking.total
 
         words = whole_terms(answered.ask.typed, self._profile)
-        why = explain.nothing(snapshot, request, answered.query, words, answered.ranking, count)
+        why = explain.nothing(
+            snapshot, request, answered.request, answered.query, words, answered.ranking, count
+        )
         return answer | {
             "warnings": [*answer["warnings"], *why.warnings],
             "suggestions": why.suggestions,
@@ -110,9 +124,15 @@ class Searcher:
         return request.copies == "collapse" or (request.copies is None and self._profile == "code")
 
     def _check(self, snapshot: Snapshot, phrases: list[Phrase]) -> Check:
-        """Return what says of documents whether their texts agree with the phrases."""
+        """Return what says of documents whether their texts agree with the phrases.
+
+        After CHECK_SECONDS, of none.
+        """
+        until = time.monotonic() + CHECK_SECONDS
 
         def check(rows: Sequence[Ranked]) -> list[bool]:
+            if time.monotonic() > until:
+                return []
             places = located_rows(snapshot, rows)
             by_file: dict[FileFacts, list[Place]] = {}
             for row, found in zip(rows, places, strict=True):
@@ -156,7 +176,7 @@ class Searcher:
         if message is None:
             return Snippet("", [])
         text = displayed(message, found.kind, found.call, reveal=request.reveal)
-        return snippet(text, ask.text, self._profile, self._snippet_chars, ask.found_by)
+        return snippet(text, ask.text, self._profile, self._limits.snippet_chars, ask.found_by)
 
 
 class _Answered(NamedTuple):
@@ -216,14 +236,10 @@ def _left_out(found: Ranking) -> list[str]:
         warnings.append(f"the query is long: only the {MAX_TERMS} rarest of its terms were used")
     if found.unchecked:
         warnings.append(
-            f"the best {CHECKED} documents were looked at for the phrase,"
-            f" {found.unchecked} more hold its words"
+            f"{found.checked:,} documents were looked at for the phrase,"
+            f" {found.unchecked:,} more hold its words"
         )
     return warnings
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _kinds(request: Search) -> tuple[Kind, ...]:

@@ -17,7 +17,7 @@ from indexd.around import around
 from indexd.errors import Busy
 from indexd.index import Index, Snapshot
 from indexd.located import Sources
-from indexd.paging import Pages
+from indexd.paging import Page, Pages
 from indexd.requests import Around, History, Search, Sessions, Show, Sync
 from indexd.searching import Searcher
 from indexd.sessions import sessions
@@ -56,15 +56,16 @@ class Service:
     async def search(self, request: Search) -> dict[str, Any]:
         """Return the answer to `search`."""
         began = time.perf_counter()
-        snapshot = None if request.generation is None else self._pages.get(request.generation)
-        if request.sync and snapshot is None:
+        page = None if request.generation is None else self._pages.get(request.generation)
+        if request.sync and page is None:
             await self._catch_up()
-        snapshot = snapshot or self._index.snapshot
+        page = page or Page(self._index.snapshot, time.time_ns() // 1_000_000)
+        snapshot = page.snapshot
         answer = await to_thread.run_sync(
-            self._searcher.search, snapshot, request, limiter=self._threads
+            self._searcher.search, snapshot, request, page.now_ms, limiter=self._threads
         )
         if len(answer["hits"]) == request.limit:
-            self._pages.keep(snapshot)
+            self._pages.keep(page)
         if request.generation not in (None, snapshot.generation):
             answer["warnings"].append(
                 "the index has changed since the page before: hits may come again or be missed"

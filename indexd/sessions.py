@@ -13,6 +13,7 @@ from indexd.records import Record
 from indexd.requests import Sessions
 from indexd.resume import resume_arguments
 from indexd.scope import chosen
+from indexd.unmatched import unmatched
 
 FIRST_WORDS_CHARS = 120
 
@@ -36,7 +37,7 @@ def sessions(sources: Sources, snapshot: Snapshot, request: Sessions) -> dict[st
             for record in page
         ],
         "total": len(found),
-        "warnings": [] if found else _nothing(snapshot),
+        "warnings": [] if found else _nothing(snapshot, request),
     }
 
 
@@ -119,7 +120,10 @@ def _cut(words: str) -> str:
     return words[:FIRST_WORDS_CHARS].rsplit(" ", 1)[0] + "..."
 
 
-def _nothing(snapshot: Snapshot) -> list[str]:
+def _nothing(snapshot: Snapshot, request: Sessions) -> list[str]:
+    """Say of how many sessions none was selected, and which filters no session fits."""
     agents = sorted({facts.agent for facts in snapshot.files.values()})
     known = f"no session is selected of {len(snapshot.files)}"
-    return [f"{known}, of the agents {', '.join(agents)}" if agents else known]
+    strange = [each.words for each in unmatched(request, snapshot.files.values())]
+    told = f"{known}, of the agents {', '.join(agents)}"
+    return [known, *strange] if strange or not agents else [told]

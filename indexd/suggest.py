@@ -15,7 +15,7 @@ OPTIONS = {
     "kinds": "kind", "role": "role", "tool_name": "tool-name", "limit": "limit", "scope": "scope",
     "project": "project", "agent": "agent", "session": "session", "session_dir": "session-dir",
     "subagents": "subagents", "source": "source", "since": "since", "until": "until",
-    "order": "order", "group": "group",
+    "order": "order", "recency": "recency", "group": "group",
 }  # fmt: skip
 FLAGS = {"literal": "literal", "copies": "all-copies", "reveal": "reveal"}
 

@@ -8,13 +8,15 @@ a change slips past it once in 2**32, and only where the stamp had raised doubt 
 
 What a look costs, and which histories it sees (measured at 2.3 GB/s for the CRC):
 
-* same stamp: one fstat;
+* same stamp: one fstat, and four bytes read;
 * same inode, grown, offset over 1 MiB: two prints, 1.3 KiB read. Sees appends, truncation and
   regrowth, a new head, and any edit that moves the bytes before the offset. A large file that
   has shrunk below the offset is known by its tail print alone;
 * all else (a file up to 1 MiB, a new inode, the same size with other times, a smaller size):
   every byte up to the offset, 0.5 ms per MiB. Sees every difference. A new inode with the old
-  bytes is the same content (agents that save to a temporary file and rename it).
+  bytes is the same content (agents that save to a temporary file and rename it), and so is a
+  compressed file of the old bytes (agents that compress what rests). Compressed files are
+  always compared in full.
 
 Two histories leave a doubt that a look does not pay to settle at once: bytes changed in the
 middle of a large file that also grew since the last look (in place, or by a new file that was
@@ -40,9 +42,9 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-# Stays in the second-level cache, where splitting and the CRC find it again: 820 MB/s against
-# 700 with pieces of 256 KiB to 1 MiB, on lines of 2.4 KB as real sessions have them.
-PIECE_BYTES = 128 * 1024
+from indexd import datafile
+from indexd.datafile import DataFile
+
 # What is kept of one line; longer ones are skipped. Session lines of 2 MB are normal, tens of
 # MB have been reported.
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -85,7 +87,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """How far a file was read, and the proof; msgpack-able by msgspec.
 
     stamp: the file's, taken before its bytes were read.
-    offset: bytes read; 0, or just behind a newline.
+    offset: bytes read, as they are uncompressed; 0, or just behind a newline.
     crc: CRC-32 of the bytes before `offset`.
     head: digest of the first min(1024, offset) bytes.
     tail: digest of the last min(256, offset) bytes before `offset`.
@@ -130,12 +132,12 @@ class Look:
     offset: bytes covered so far; `lines` moves it behind each line it hands out.
     """
 
-    __slots__ = ("_fd", "_finished", "_known", "_mark", "offset", "proven", "stamp", "verdict")
+    __slots__ = ("_data", "_finished", "_known", "_mark", "offset", "proven", "stamp", "verdict")
 
     def __init__(
-        self, fd: int, stamp: Stamp, verdict: Verdict, known: Checkpoint | None, proven: bool
+        self, data: DataFile, stamp: Stamp, verdict: Verdict, known: Checkpoint | None, proven: bool
     ) -> None:
-        self._fd = fd
+        self._data = data
         self._known = known if verdict is not Verdict.REPLACED else None
         self.stamp = stamp
         self.verdict = verdict
@@ -144,6 +146,16 @@ class Look:
         # A place at or before `offset`, the CRC up to it, and the bytes that follow it.
         self._mark = (self.offset, self._known.crc if self._known else 0, b"")
         self._finished = verdict is Verdict.UNCHANGED
+
+    @property
+    def size(self) -> int | None:
+        """Return how many bytes the look covers in all; None where only reading them tells."""
+        return self._data.size
+
+    @property
+    def damage(self) -> str:
+        """Return why bytes behind the last line could not be read, if so; known after `lines`."""
+        return self._data.damage
 
     def lines(self) -> Iterator[Line]:
         """Yield the complete lines behind the checkpoint, up to the size the look found.
@@ -155,7 +167,7 @@ class Look:
             return
         crc = self._mark[1]
         held: list[bytes] = []  # the line whose newline has not come yet
-        for start, piece in _pieces(self._fd, self.offset, self.stamp.size):
+        for start, piece in self._data.pieces(self.offset, self.size):
             *parts, rest = piece.split(b"\n")
             if parts:
                 self._mark = (start, crc, piece)
@@ -183,8 +195,8 @@ class Look:
             stamp=stamp,
             offset=self.offset,
             crc=self._crc(),
-            head=_head(self._fd, self.offset),
-            tail=_tail(self._fd, self.offset),
+            head=_head(self._data, self.offset),
+            tail=_tail(self._data, self.offset),
             proven=self.proven,
         )
 
@@ -201,17 +213,20 @@ def examine(fd: int, known: Checkpoint | None, *, thorough: bool = False) -> Loo
     Raises OSError when reading fails.
     """
     stamp = Stamp.of(os.fstat(fd))
+    data = datafile.opened(fd, stamp.size)
     settled = stamp.settled(time.time_ns())
     if known is None:
-        return Look(fd, stamp, Verdict.REPLACED, known, settled)
+        return Look(data, stamp, Verdict.REPLACED, known, settled)
     if stamp == known.stamp and (known.proven or not thorough):
-        return Look(fd, stamp, Verdict.UNCHANGED, known, known.proven)
-    in_full = thorough or known.offset <= SMALL_BYTES or not _grew(known.stamp, stamp)
-    if not _stands(fd, known, in_full):
-        return Look(fd, stamp, Verdict.REPLACED, known, settled)
-    verdict = Verdict.APPENDED if stamp.size > known.offset else Verdict.UNCHANGED
+        return Look(data, stamp, Verdict.UNCHANGED, known, known.proven)
+    by_prints = data.size is not None and known.offset > SMALL_BYTES and _grew(known.stamp, stamp)
+    in_full = thorough or not by_prints
+    if not _stands(data, known, in_full):
+        return Look(data, stamp, Verdict.REPLACED, known, settled)
+    grown = data.size is None or data.size > known.offset
+    verdict = Verdict.APPENDED if grown else Verdict.UNCHANGED
     rested = thorough and stamp == known.stamp
-    return Look(fd, stamp, verdict, known, in_full and (settled or rested))
+    return Look(data, stamp, verdict, known, in_full and (settled or rested))
 
 
 def _grew(old: Stamp, new: Stamp) -> bool:
@@ -219,36 +234,29 @@ def _grew(old: Stamp, new: Stamp) -> bool:
     return (old.device, old.inode) == (new.device, new.inode) and new.size > old.size
 
 
-def _stands(fd: int, known: Checkpoint, in_full: bool) -> bool:
+def _stands(data: DataFile, known: Checkpoint, in_full: bool) -> bool:
     """Say whether the bytes that `known` covers are still there, by prints or in full."""
     return (
-        _tail(fd, known.offset) == known.tail
-        and _head(fd, known.offset) == known.head
-        and (not in_full or _crc_until(fd, known.offset) == known.crc)
+        _tail(data, known.offset) == known.tail
+        and _head(data, known.offset) == known.head
+        and (not in_full or _crc_until(data, known.offset) == known.crc)
     )
 
 
-def _pieces(fd: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, bytes) from `start` to `end`, or to where the file ends before it."""
-    while start < end and (piece := os.pread(fd, min(PIECE_BYTES, end - start), start)):
-        yield start, piece
-        start += len(piece)
-
-
-def _crc_until(fd: int, end: int) -> int:
+def _crc_until(data: DataFile, end: int) -> int:
     crc = 0
-    for _, piece in _pieces(fd, 0, end):
+    for _, piece in data.pieces(0, end):
         crc = zlib.crc32(piece, crc)
     return crc
 
 
-def _head(fd: int, offset: int) -> bytes:
-    return _digest(os.pread(fd, min(HEAD_BYTES, offset), 0))
+def _head(data: DataFile, offset: int) -> bytes:
+    return _digest(datafile.read(data, 0, min(HEAD_BYTES, offset)))
 
 
-def _tail(fd: int, offset: int) -> bytes:
+def _tail(data: DataFile, offset: int) -> bytes:
     length = min(TAIL_BYTES, offset)
-    return _digest(os.pread(fd, length, offset - length))
+    return _digest(datafile.read(data, offset - length, length))
 
 
 def _digest(data: bytes) -> bytes:

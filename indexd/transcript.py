@@ -11,6 +11,7 @@ from indexd.finding import OpenRoot
 from indexd.index import FileFacts
 from indexd.located import Sources
 from indexd.model import Block, Kind
+from indexd.paths import plain_path
 from indexd.recall import Recalled
 from indexd.records import Record
 
@@ -33,7 +34,7 @@ def session(sources: Sources, files: Iterable[FileFacts], wanted: str) -> Sessio
     Raises NotAllowed for all that is not an indexed session, BadRequest where several ids
     begin so.
     """
-    path = wanted if "/" in wanted else _path(files, wanted)
+    path = plain_path(wanted) if "/" in wanted else _path(files, wanted)
     record, root = sources.record(path), sources.root(path)
     if record is None or root is None or not record.agent:
         raise confine.refusal()

@@ -26,7 +26,11 @@ NEW_SHARE = 0.02
 
 
 class Upkeep:
-    """Merges parts as they become many, and writes the base; `busy` says that work is under way."""
+    """Merges parts as they become many, and writes the base.
+
+    `busy` says that work is under way; `prepare` works out, for a snapshot with large parts that
+    are new, what queries would else have to.
+    """
 
     def __init__(
         self,
@@ -35,9 +39,10 @@ class Upkeep:
         store: Store,
         base_path: str,
         busy: Callable[[], bool],
+        prepare: Callable[[Snapshot], None],
     ) -> None:
         self._index, self._library, self._store = index, library, store
-        self._base_path, self._busy = base_path, busy
+        self._base_path, self._busy, self._prepare = base_path, busy, prepare
         self._base: Segment | None = None
         self._turn = anyio.Lock()
         self._wanted = anyio.Event()
@@ -50,6 +55,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Merge whenever it is due, and write the base whenever the index has rested."""
+        await to_thread.run_sync(self._prepare, self._index.snapshot)
         while True:
             with anyio.move_on_after(REST_SECONDS):
                 await self._wanted.wait()
@@ -61,7 +67,7 @@ class Upkeep:
     async def _merge_what_is_due(self) -> None:
         async with self._turn:
             while due := self._index.due():
-                self._index.replace(due, await to_thread.run_sync(merge_parts, due))
+                await self._replace(due, await to_thread.run_sync(merge_parts, due))
 
     async def write_base(self) -> None:
         """Write the base if enough of the index is new to it; a full disk is no error."""
@@ -72,8 +78,13 @@ class Upkeep:
             covers = {record.file_id: record.messages for record in self._library}
             segment = await to_thread.run_sync(self._save, snapshot.parts, covers)
             if segment is not None:
-                self._index.replace(snapshot.parts, segment)
                 self._base = segment
+                await self._replace(snapshot.parts, segment)
+
+    async def _replace(self, parts: Sequence[Part], segment: Segment) -> None:
+        self._index.replace(parts, segment)
+        if not self._busy():
+            await to_thread.run_sync(self._prepare, self._index.snapshot)
 
     def _unlike_base(self, snapshot: Snapshot) -> int:
         """Return how many documents the base lacks, and how many of its own are dead."""

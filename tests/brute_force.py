@@ -64,6 +64,7 @@ def search(
     formula: Formula = PLAIN,
     recent: bool = False,
     grouped: bool = False,
+    recency: tuple[float, int] | None = None,
     relative_score: float = 0.15,
     demand: Demand = NO_DEMAND,
 ) -> Answer:
@@ -120,12 +121,25 @@ def search(
         found.append(Hit(score * (1 + formula.session_coverage * (mass / whole)), document))
     total = len(found)
     least = relative_score * max((hit.score for hit in found), default=0.0)
-    found = sorted((h for h in found if h.score >= least), key=lambda hit: before(hit, recent))
+    found = [hit for hit in found if hit.score >= least]
+    if recency and not recent:
+        half_life, now = recency
+        found = [
+            h._replace(
+                score=h.score * (1 + 0.1 * 0.5 ** (max(0, now - when(h.document)) / half_life))
+            )
+            for h in found
+        ]
+    found.sort(key=lambda hit: before(hit, recent))
     if grouped:
         sizes = Counter(hit.document["path"] for hit in found)
         firsts: dict[str, Hit] = {}
+        seconds: dict[str, float] = {}
         for hit in found:
             path = hit.document["path"]
-            firsts.setdefault(path, hit._replace(others=sizes[path] - 1))
-        found = list(firsts.values())
+            known = firsts.setdefault(path, hit._replace(others=sizes[path] - 1))
+            if known.document is not hit.document and path not in seconds and not recent:
+                seconds[path] = formula.second * hit.score
+        found = [h._replace(score=h.score + seconds.get(p, 0.0)) for p, h in firsts.items()]
+        found.sort(key=lambda hit: before(hit, recent))
     return Answer(found, total, count, doc_freqs)

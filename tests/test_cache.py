@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from indexd import records
 from indexd.text import ANALYSIS
 from tests.living import living, settings
+from tests.writing import Said, claude
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def total(home: Path, *queries: str) -> list[int]:
 
 
 def rows(home: Path) -> Path:
-    return home / "cache" / f"sessions-code-{ANALYSIS}" / "cache.db"
+    return home / "cache" / f"sessions-code-{ANALYSIS}-{records.VERSION}" / "cache.db"
 
 
 @pytest.mark.parametrize("prefix", ["f", "s", "m"])
@@ -88,7 +91,7 @@ def test_a_base_never_lends_its_documents_to_another_file(home: Path) -> None:
 def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
     session = home / "sessions" / "a.jsonl"
     session.write_bytes(said(*(f"quince {n}" for n in range(500))))
-    base = home / "cache" / f"base-sessions-code-{ANALYSIS}"
+    base = home / "cache" / f"base-sessions-code-{ANALYSIS}-{records.VERSION}"
     with living(settings(str(home), str(home / "cache"))) as engine:
         engine.settled().write_base()
         first = base.stat().st_ino
@@ -104,3 +107,21 @@ def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
         assert base.stat().st_ino != first
 
     assert total(home, "quince", "salsify") == [500, 21]
+
+
+def test_a_cache_of_an_older_version_is_read_anew(home: Path) -> None:
+    of = settings(str(home), str(home / "cache"))
+    claude(f"{home}/sessions/a.jsonl", [Said("user", "quince", 1_786_000_000_000)], session="a")
+    with living(of) as engine:
+        engine.settled().write_base()
+        expected = engine.call("sessions")["sessions"]
+    assert [session["started"] for session in expected] == [1_786_000_000_000]
+    for name in os.listdir(of.cache_dir):
+        if name.startswith(("sessions-", "base-")):
+            older = name.rpartition("-")[0]
+            (home / "cache" / name).rename(home / "cache" / older)
+
+    with living(of) as engine:
+        assert engine.settled().call("sessions")["sessions"] == expected
+    names = [n for n in os.listdir(of.cache_dir) if n.startswith(("sessions-", "base-"))]
+    assert all(n.endswith(f"-{records.VERSION}") for n in names)

@@ -16,6 +16,7 @@ from peer import Peer, short_directory
 
 from indexd import __version__, arguments, cli
 from indexd.errors import BadRequest, NotAllowed, NotFound
+from indexd.history import search_text
 from indexd.paths import project
 
 HERE = Path(__file__).parent
@@ -158,7 +159,17 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         *("query", "cache", "--scope", "global", "-k", "tool_error,meta", "--kind", "all"),
         *("-n", "3", "--offset", "6", "--tool-name", "Bash", "--agent", "codex"),
         *("--session", "abc", "--project", "../p", "--session-dir", "d", "--since", "3d"),
-        *("--until", "yesterday", "--order", "recent", "--no-sync", "--reveal", "first"),
+        *(
+            "--until",
+            "yesterday",
+            "--order",
+            "recent",
+            "--recency",
+            "14",
+            "--no-sync",
+            "--reveal",
+            "first",
+        ),
         *("--literal", "--group", "session", "--all-copies"),
         *("--role", "tool", "--subagents", "only", "--source", "archive"),
     )
@@ -183,6 +194,7 @@ def test_every_filter_travels_under_its_name(serve, run, place):
         "since": "3d",
         "until": "yesterday",
         "order": "recent",
+        "recency": 14.0,
         "sync": False,
         "reveal": True,
     }
@@ -620,6 +632,12 @@ def test_a_history_call_is_passed_on_whole(serve, run, place):
         "project": str(place / "work"),
     }
     assert (ran.status, ran.out) == (0, "History search results\n")
+
+
+def test_a_history_call_that_finds_nothing_says_so_in_its_status_too(serve, run):
+    serve(history={"text": search_text("x", [])})
+    ran = run("history", '{"operation": "search", "query": "x"}')
+    assert (ran.status, ran.out) == (1, search_text("x", []) + "\n")
 
 
 def test_a_history_call_is_read_from_standard_input(serve):

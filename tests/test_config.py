@@ -68,6 +68,7 @@ def test_nothing_need_be_configured(environment, tmp_path):
         "tool_search.max_results": 5,
         "history.relative_score": 0.15,
         "history.snippet_chars": 240,
+        "history.recency": 0,
     }
     assert settings.config_file == str(tmp_path / ".config/indexd/config.toml")
     assert settings.cache_dir == str(tmp_path / ".cache/indexd")

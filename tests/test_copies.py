@@ -326,3 +326,15 @@ def test_a_home_with_copies_answers_as_one_without(
     with engine_over(top, "other-cache") as fresh:
         assert answers(fresh.settled()) == expected
     shutil.rmtree(top)
+
+
+def test_a_new_base_comes_with_what_is_known_of_its_copies(tmp_path: Path) -> None:
+    of = settings_for(str(tmp_path), f"{tmp_path}/cache")
+    for name in ("a", "b"):
+        said = [Said("user", "the same", 1), Said("user", f"only {name}", 2)]
+        claude(f"{tmp_path}/sessions/{name}.jsonl", said, session=name)
+    with living(of) as engine:
+        engine.settled().write_base()
+        (part,) = engine.engine._index.snapshot.parts
+        assert "copies" in part.segment.derived
+        assert engine.call("search", query="same")["hits"][0]["duplicates"]["count"] == 1

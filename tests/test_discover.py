@@ -28,7 +28,7 @@ def test_every_jsonl_file_may_be_a_session_however_deep(tmp_path: Path) -> None:
     put(tmp_path, "-home-ana-src/7d0c/subagents/agent-a1.jsonl")
     put(tmp_path, ".copilot/252d/events.jsonl")
     put(tmp_path, "notes.md")
-    put(tmp_path, "history.jsonl.zst")
+    put(tmp_path, "history.jsonl.gz")
     assert set(found(tmp_path)) == {
         "a.jsonl",
         "-home-ana-src/7d0c/subagents/agent-a1.jsonl",

@@ -191,3 +191,53 @@ def test_near_words_are_one_letter_off_or_two_if_long(
     engine: Living, term: str, near: list[str]
 ) -> None:
     assert nearest(engine.engine._index.snapshot, term.encode()) == near
+
+
+@pytest.mark.parametrize(
+    ("params", "told", "way"),
+    [
+        (
+            {"agent": "cluade"},
+            'no session is one of "cluade"; near it: claude',
+            "with agent claude",
+        ),
+        ({"agent": "kiro"}, 'no session is one of "kiro"; there are: claude, codex', None),
+        (
+            {"session": "abcdefhg-1"},
+            'no session is called "abcdefhg-1"; near it: abcdefgh-1',
+            "with session abcdefgh-1",
+        ),
+        (
+            {"session": "abcdefhg"},
+            'no session is called "abcdefhg"; near it: abcdefgh-1',
+            "with session abcdefgh-1",
+        ),
+        (
+            {"project": "wbe", "scope": "project"},
+            'no session lies in "wbe"; near it: web',
+            "with project web",
+        ),
+        (
+            {"project": "/src/ap", "scope": "project"},
+            'no session lies in "/src/ap"; near it: /src/app',
+            "with project /src/app",
+        ),
+        (
+            {"project": "kettle", "scope": "project"},
+            'no session lies in "kettle"; there are: app, web',
+            None,
+        ),
+    ],
+)
+def test_a_filter_that_no_session_fits_is_told_with_what_there_is(
+    engine: Living, params: dict[str, Any], told: str, way: str | None
+) -> None:
+    warnings, found = nothing(engine, "cache", **params)
+    assert told in warnings
+    assert [words for words in found if words.startswith("with ")] == ([way] if way else [])
+    assert told in engine.call("sessions", **params)["warnings"]
+
+
+def test_a_filter_in_the_query_that_no_session_fits_is_told_too(engine: Living) -> None:
+    warnings, _ = nothing(engine, "cache project:wbe")
+    assert 'no session lies in "wbe"; near it: web' in warnings

@@ -60,16 +60,19 @@ def test_arguments_are_flattened_in_their_order_with_keys_and_without_escapes() 
     assert doc.text == "t b two\nlines a 1 2.5 true false null x deep 中文"
 
 
-def test_a_result_is_found_by_its_tool_and_its_words() -> None:
+def test_results_are_found_by_their_tool_and_their_words() -> None:
     results = message(
         Block(Kind.TOOL_OUTPUT, "fine", "Bash"),
         Block(Kind.TOOL_ERROR, "exit 1", "Make"),
         Block(Kind.TOOL_OUTPUT, "too", "Read"),
+        Block(Kind.TOOL_OUTPUT, "again", "Bash"),
     )
     assert documents(results, 0) == [
-        Document(Kind.TOOL_OUTPUT, "Bash fine\nRead too", 0, "Bash"),
-        Document(Kind.TOOL_ERROR, "Make exit 1", 0, "Make"),
+        Document(Kind.TOOL_OUTPUT, "Bash fine\nBash again", 0, "Bash", 0),
+        Document(Kind.TOOL_OUTPUT, "Read too", 0, "Read", 1),
+        Document(Kind.TOOL_ERROR, "Make exit 1", 0, "Make", 0),
     ]
+    assert displayed(results, Kind.TOOL_OUTPUT, 1) == "Read too"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\x1b[0m", "\0\0"])

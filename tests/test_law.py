@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.living import Living, living
 from tests.living import settings as settings_for
+from tests.zstandard import compress
 
 WORDS = ["cache", "error", "readFile", "read_file", "数据库", "café", "timeout", "x1"]
 NAMES = ["a.jsonl", "b.jsonl", "deep/er/c.jsonl", "subagents/d.jsonl"]
@@ -120,6 +121,33 @@ class Home(RuleBasedStateMachine):
     def truncate(self, name: str, keep: int) -> None:
         if os.path.exists(self.path(name)):
             os.truncate(self.path(name), keep)
+
+    @rule(name=names, keep=st.booleans())
+    def compress(self, name: str, keep: bool) -> None:
+        path = self.path(name)
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                packed = compress(file.read())
+            with open(path + ".tmp", "wb") as file:
+                file.write(packed)
+            os.rename(path + ".tmp", path + ".zst")
+            if not keep:
+                os.unlink(path)
+
+    @rule(name=names, data=chunks)
+    def append_a_frame(self, name: str, data: bytes) -> None:
+        with open(self.path(name) + ".zst", "ab") as file:
+            file.write(compress(data))
+
+    @rule(name=names, keep=st.integers(0, 200))
+    def cut_what_is_compressed(self, name: str, keep: int) -> None:
+        if os.path.exists(self.path(name) + ".zst"):
+            os.truncate(self.path(name) + ".zst", keep)
+
+    @rule(name=names)
+    def delete_what_is_compressed(self, name: str) -> None:
+        if os.path.exists(self.path(name) + ".zst"):
+            os.unlink(self.path(name) + ".zst")
 
     @rule()
     def remove_a_directory(self) -> None:

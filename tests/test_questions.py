@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexd import searching
 from indexd.asking import MAX_EXPANSION
 from indexd.config import History
+from indexd.errors import BadRequest
 from indexd.paging import KEPT
 from indexd.ranking import CHECKED, MAX_TERMS
 from indexd.requests import MAX_QUERY_CHARS
@@ -172,15 +175,36 @@ def test_a_query_may_be_as_long_as_a_frame(home: Any) -> None:
     assert engine.call("search", query=longest)["total"] == MAX_TERMS + 1
 
 
-def test_a_phrase_of_common_words_is_looked_for_in_the_best(home: Any) -> None:
-    engine = home(*(f"b a n{number}" for number in range(CHECKED + 50)), "a b")
+def test_a_phrase_of_common_words_is_found_however_far_down(home: Any) -> None:
+    last = 5 * CHECKED
+    engine = home(*(f"b a n{number}" for number in range(last)), "and a b at the end of all")
     answer = engine.call("search", query='"a b"')
 
-    assert [hit["message_index"] for hit in answer["hits"]] == [CHECKED + 50]
+    assert [hit["message_index"] for hit in answer["hits"]] == [last]
+    assert (answer["total"], answer["warnings"]) == (1, [])
+    grouped = engine.call("search", query='"a b"', group="session", order="recent")
+    assert [hit["message_index"] for hit in grouped["hits"]] == [last]
+
+
+def test_a_phrase_is_looked_for_until_there_are_hits_enough(home: Any) -> None:
+    engine = home("a b", *(f"b a n{number}" for number in range(CHECKED + 50)))
+    answer = engine.call("search", query='"a b"', limit=1)
+
+    assert [hit["message_index"] for hit in answer["hits"]] == [0]
     assert answer["total"] == 1 + 51
     assert answer["warnings"] == [
-        f"the best {CHECKED} documents were looked at for the phrase, 51 more hold its words"
+        f"{CHECKED} documents were looked at for the phrase, 51 more hold its words"
     ]
+
+
+def test_a_phrase_that_takes_long_to_look_for_is_given_up_and_told(
+    home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "CHECK_SECONDS", -1)
+    answer = home("a b", "b a").call("search", query='"a b"')
+
+    assert answer["hits"] == []
+    assert "0 documents were looked at for the phrase, 2 more hold its words" in answer["warnings"]
 
 
 OPERATORS = st.lists(
@@ -308,3 +332,88 @@ def test_few_states_are_kept_for_pages(tmp_path: Any) -> None:
 
     assert len(set(generations)) == KEPT + 2
     assert answered == [generations[-1]] * 2 + generations[-KEPT + 1 :]
+
+
+# --- newer and more ----------------------------------------------------------------------------
+
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def dated(tmp_path: Any) -> Iterator[Living]:
+    """Return an engine over one word said at different times, in texts of different length."""
+    now = time.time_ns() // 1_000_000
+    for name, age, text in (
+        ("old", 400, "the kumquat"),
+        ("new", 1, "the kumquat"),
+        ("long", 0, "the kumquat " + "and so on " * 40),
+    ):
+        said = [Said("user", text + f" {name}", now - age * DAY)]
+        claude(f"{tmp_path}/sessions/{name}.jsonl", said, session=name)
+    with living(settings_for(str(tmp_path), f"{tmp_path}/cache")) as engine:
+        yield engine.settled()
+
+
+def sessions_of(engine: Living, **params: Any) -> list[str]:
+    hits = engine.call("search", query="kumquat", **params)["hits"]
+    return [hit["session_path"].rpartition("/")[2].removesuffix(".jsonl") for hit in hits]
+
+
+def test_recency_decides_between_near_ties_and_nothing_else(dated: Living) -> None:
+    assert sessions_of(dated, order="recent") == ["long", "new", "old"]
+    assert sessions_of(dated, recency=30) == ["new", "old", "long"]
+    plain = dated.call("search", query="kumquat")
+    fresh = dated.call("search", query="kumquat", recency=30)
+    assert fresh["total"] == plain["total"] == 3
+    before = {hit["session_path"]: hit["score"] for hit in plain["hits"]}
+    gains = [hit["score"] / before[hit["session_path"]] for hit in fresh["hits"]]
+    assert gains == pytest.approx([1 + 0.1 * 0.5 ** (1 / 30), 1.0 + 0.1 * 0.5 ** (40 / 3), 1.1])
+
+
+def test_pages_with_recency_fit_together(dated: Living) -> None:
+    first = dated.call("search", query="kumquat", recency=0.001, limit=1)
+    pages = [first] + [
+        dated.call(
+            "search", query="kumquat", recency=0.001, limit=1, offset=at,
+            generation=first["index"]["generation"],
+        )
+        for at in (1, 2)
+    ]  # fmt: skip
+    whole = dated.call("search", query="kumquat", recency=0.001)["hits"]
+    assert [page["hits"][0]["session_path"] for page in pages] == [h["session_path"] for h in whole]
+
+
+def test_the_configuration_may_ask_for_recency(tmp_path: Any, dated: Living) -> None:
+    of = settings_for(str(tmp_path), f"{tmp_path}/cache2")
+    with living(replace(of, history=History(recency=30))) as engine:
+        engine.settled()
+        assert sessions_of(engine)[0] == "new"
+        asked = engine.call("search", query="kumquat", recency=0)["hits"]
+        assert [h["score"] for h in asked] == [
+            h["score"] for h in dated.call("search", query="kumquat")["hits"]
+        ]
+
+
+@pytest.mark.parametrize("days", [-1, 40_000, "soon", float("nan")])
+def test_a_recency_that_is_none_is_refused(dated: Living, days: Any) -> None:
+    with pytest.raises(BadRequest, match="recency"):
+        dated.call("search", query="kumquat", recency=days)
+
+
+@pytest.mark.parametrize(("profile", "first"), [("code", "often"), ("seed", "once")])
+def test_a_session_that_says_it_twice_is_before_one_that_says_it_once(
+    tmp_path: Any, profile: str, first: str
+) -> None:
+    chat(f"{tmp_path}/sessions/once.jsonl", [Said("user", "a kumquat")])
+    twice = ["the kumquat here, longer", "the kumquat there, longer", "nothing"]
+    chat(f"{tmp_path}/sessions/often.jsonl", [Said("user", text) for text in twice])
+    of = settings_for(str(tmp_path), f"{tmp_path}/cache", profile=profile)
+    with living(of) as engine:
+        engine.settled()
+        assert sessions_of(engine)[0] == "once"
+        grouped = engine.call("search", query="kumquat", group="session")["hits"]
+        every = engine.call("search", query="kumquat")["hits"]
+    assert [first in hit["session_path"] for hit in grouped] == [True, False]
+    own = [hit["score"] for hit in every if first in hit["session_path"]]
+    assert grouped[0]["score"] == pytest.approx(sum(own))

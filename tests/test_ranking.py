@@ -17,7 +17,7 @@ from indexd.impact import LISTED, ROW_DOCUMENTS
 from indexd.index import FileFacts
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
 from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
-from indexd.ranking import MAX_TERMS, Order, Ranked, rank
+from indexd.ranking import MAX_TERMS, Order, Ranked, Recency, rank
 from indexd.selection import FileFilter, Selection
 from indexd.text import Profile, query_terms
 from tests import brute_force
@@ -66,6 +66,7 @@ def check(
         formula=order.formula,
         recent=order.recent,
         grouped=order.grouped,
+        recency=order.recency,
         relative_score=order.relative_score,
         demand=demand,
     )
@@ -141,11 +142,15 @@ selections = st.builds(
 orders = st.builds(
     Order,
     formula=st.builds(
-        Formula, coverage=st.sampled_from([0.0, 1.0]), session_coverage=st.sampled_from([0.0, 1.0])
+        Formula,
+        coverage=st.sampled_from([0.0, 1.0]),
+        session_coverage=st.sampled_from([0.0, 1.0]),
+        second=st.sampled_from([0.0, 1.0]),
     ),
     recent=st.booleans(),
     relative_score=st.sampled_from([0.15, 0.0, 0.8]),
     grouped=st.booleans(),
+    recency=st.none() | st.builds(Recency, half_life=st.just(400.0), now=st.just(900)),
 )
 known_terms = [term for word in WORDS for term in query_terms(word, "code")]
 groups = st.builds(

@@ -64,6 +64,7 @@ def test_a_search_needs_no_more_than_a_query() -> None:
         "since": None,
         "until": None,
         "order": "relevance",
+        "recency": None,
         "sync": True,
         "reveal": False,
     }

@@ -105,6 +105,10 @@ def test_sessions_are_filtered(engine: Living, params: dict[str, Any], found: li
 
 def test_no_session_says_what_there_is(engine: Living) -> None:
     assert engine.call("sessions", agent="kiro")["warnings"] == [
+        "no session is selected of 4",
+        'no session is one of "kiro"; there are: claude, codex, generic',
+    ]
+    assert engine.call("sessions", until=1)["warnings"] == [
         "no session is selected of 4, of the agents claude, codex, generic"
     ]
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from indexd import tail
+from indexd import datafile, tail
 from indexd.tail import Checkpoint, Line, Look, Verdict
 
 KIB = 1024
@@ -387,7 +387,7 @@ def test_a_file_cut_while_it_is_read_ends_early_and_is_read_again(path: Path) ->
         os.truncate(path, 10 * KIB)
         seen = 1 + sum(1 for _ in lines)
         follower.checkpoint = look.checkpoint()
-    assert seen <= tail.PIECE_BYTES // KIB
+    assert seen <= datafile.PIECE_BYTES // KIB
     assert follower.look().verdict == "replaced"
     assert follower.is_right()
 

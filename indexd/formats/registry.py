@@ -57,9 +57,12 @@ def detect(
     hint. Without a format the file is no session, or has no complete line that tells yet.
     """
     found = _recognise(lines[:DETECTION_LINES], hint or named_by_path(path))
-    if found is None or hint in (None, found.agent):
-        return found, None
-    return found, f"the content is that of {found.agent}, not of {hint}"
+    return found, None if found is None else contradiction(found.agent, hint)
+
+
+def contradiction(agent: str, hint: str | None) -> str | None:
+    """Return a sentence when content of `agent` contradicts the hint."""
+    return None if hint in (None, agent) else f"the content is that of {agent}, not of {hint}"
 
 
 def named_by_path(path: str) -> str | None:

@@ -46,10 +46,10 @@ class Indexd:
     def __init__(self, snapshot: Snapshot, profile: Profile, formula: Formula) -> None:
         self._snapshot, self._profile, self._formula = snapshot, profile, formula
 
-    def keys(self, query: str) -> list[Key]:
-        """Return the keys of the best documents, best first."""
+    def keys(self, query: str, grouped: bool) -> list[Key]:
+        """Return the keys of the best documents, best first, or of the best of each session."""
         terms = plan(query, self._profile, self._formula)
-        order = Order(self._formula, relative_score=0.0)
+        order = Order(self._formula, relative_score=0.0, grouped=grouped)
         found = rank(self._snapshot, terms, Selection(DEFAULT_KINDS), order, DEPTH)
         return [_key(r.facts.file_id, r.part.segment, r.ordinal) for r in found.ranked]
 
@@ -65,8 +65,8 @@ class Peer:
     def __init__(self, engine: Engine, keys: Sequence[Key]) -> None:
         self._engine, self._keys = engine, keys
 
-    def keys(self, query: str) -> list[Key]:
-        """Return the keys of the best documents, best first."""
+    def keys(self, query: str, grouped: bool) -> list[Key]:
+        """Return the keys of the best documents, best first; these know nothing of sessions."""
         return [self._keys[number] for number in self._engine.best(query, DEPTH)]
 
 
@@ -79,7 +79,8 @@ def ladder() -> dict[str, Formula]:
         "coverage": {"coverage": full.coverage},
         "stems": {"stems": full.stems},
         "session coverage": {"session_coverage": full.session_coverage},
-        "code": {"joined": full.joined},
+        "joined": {"joined": full.joined},
+        "code": {"second": full.second},
     }
     formulas, formula = {}, Formula()
     for name, step in steps.items():
@@ -88,8 +89,8 @@ def ladder() -> dict[str, Formula]:
     return formulas
 
 
-def engines(home: Home) -> dict[str, Callable[[str], list[Key]]]:
-    """Return what ranks the keys of documents for a query, by name."""
+def engines(home: Home) -> dict[str, Callable[[str, bool], list[Key]]]:
+    """Return what ranks the keys of documents, or of sessions' best, for a query, by name."""
     seed, code = home.snapshot("seed"), home.snapshot("code")
     keys = [key for key, _ in home.searched]
     texts = [text for _, text in home.searched]
@@ -108,7 +109,7 @@ def engines(home: Home) -> dict[str, Callable[[str], list[Key]]]:
 def reciprocal_rank(query: Query, keys: Iterable[Key]) -> float:
     """Return 1 / rank of the first right answer, 0 if there is none.
 
-    A session stands where its best document stands.
+    A session stands where the first of its documents stands.
     """
     if query.keys:
         order, right = list(dict.fromkeys(keys)), query.keys
@@ -193,7 +194,7 @@ def measure(home: Home) -> Table:
     runs = {}
     for name, keys in engines(home).items():
         began = time.perf_counter()
-        runs[name] = np.array([reciprocal_rank(q, keys(q.text)) for q in queries])
+        runs[name] = np.array([reciprocal_rank(q, keys(q.text, not q.keys)) for q in queries])
         print(f"{name:18}{1000 * (time.perf_counter() - began) / len(queries):8.2f} ms a query")
     return Table(queries, runs)
 
