@@ -56,14 +56,22 @@ class Groups(NamedTuple):
     parts: Sequence[Part]
     twins: Twins
 
-    def others(self, part: Part, document: int) -> list[tuple[Part, int]]:
-        """Return the copies of a document of the answer, the likeliest originals first."""
-        key = _keys_of(part.segment, np.array([document]))
-        first, last = (int(self.twins.keys.searchsorted(key, side)[0]) for side in _SIDES)
-        _, numbers, documents = self.twins.at(slice(first, last))
+    def others(self, documents: Sequence[tuple[Part, int]]) -> list[Sequence[tuple[Part, int]]]:
+        """Return the copies of each of some documents of the answer, likeliest originals first."""
+        if not len(self.twins.keys):
+            return [()] * len(documents)
+        keys = [_keys_of(part.segment, np.array([at])) for part, at in documents]
+        made = np.concatenate([_NO_TWINS.keys, *keys])
+        first, last = (self.twins.keys.searchsorted(made, side).tolist() for side in _SIDES)
         # A document that is shown is the first of its group.
-        copies = zip(numbers.tolist()[1:], documents.tolist()[1:], strict=True)
-        return [(self.parts[number], each) for number, each in copies]
+        return [self._at(a + 1, b) for a, b in zip(first, last, strict=True)]
+
+    def _at(self, first: int, last: int) -> Sequence[tuple[Part, int]]:
+        if last <= first:
+            return ()
+        _, numbers, documents = self.twins.at(slice(first, last))
+        at = zip(numbers.tolist(), documents.tolist(), strict=True)
+        return [(self.parts[number], each) for number, each in at]
 
 
 class Copies:

@@ -14,7 +14,7 @@ from indexd.config import History
 from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
 from indexd.extract import displayed, documents
-from indexd.index import FileFacts, Snapshot
+from indexd.index import FileFacts, Part, Snapshot
 from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
@@ -54,9 +54,15 @@ class Searcher:
         found, ask = answered.ranking, answered.ask
         page = found.ranked[request.offset :]
         hits = [
-            self._hit(answered, number, ranked, where) | _duplicates(snapshot, found.groups, ranked)
-            for number, (ranked, where) in enumerate(
-                zip(page, located_rows(snapshot, page), strict=True), start=request.offset + 1
+            self._hit(answered, number, ranked, where) | duplicates
+            for number, (ranked, where, duplicates) in enumerate(
+                zip(
+                    page,
+                    located_rows(snapshot, page),
+                    _duplicates(snapshot, found.groups, page),
+                    strict=True,
+                ),
+                start=request.offset + 1,
             )
         ]
         answer = {
@@ -189,11 +195,17 @@ class _Answered(NamedTuple):
     ranking: Ranking
 
 
-def _duplicates(snapshot: Snapshot, groups: Groups | None, ranked: Ranked) -> dict[str, Any]:
-    """Return how many copies a hit has and where the first of them are; nothing without any."""
-    others = groups.others(ranked.part, ranked.ordinal) if groups else []
-    if not others:
-        return {}
+def _duplicates(
+    snapshot: Snapshot, groups: Groups | None, page: Sequence[Ranked]
+) -> list[dict[str, Any]]:
+    """Return how many copies each hit has and where the first are; nothing of one without any."""
+    if groups is None:
+        return [{}] * len(page)
+    copies = groups.others([(ranked.part, ranked.ordinal) for ranked in page])
+    return [_counted(snapshot, others) if others else {} for others in copies]
+
+
+def _counted(snapshot: Snapshot, others: Sequence[tuple[Part, int]]) -> dict[str, Any]:
     where = []
     for part, document in others[:SHOWN_COPIES]:
         segment = part.segment
