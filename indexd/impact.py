@@ -34,15 +34,19 @@ BLOCK = 32
 # A document with this impact gains the most that a term can add.
 FULL = 255
 
-_FREQS = 8  # 1 to 7, and all above
+# What an impact is told from: a frequency, or any from 8 on, and a range of lengths.
+_FREQS = 8
 _LENGTHS = np.array(
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 21, 24,
-     28, 32, 37, 42, 48, 56, 64, 74, 86, 100, 116, 135, 160, 200, 256, 400]
+     28, 32, 37, 42, 48, 56, 64, 74, 86, 100, 120, 150, 200, 256, 400]
 )  # fmt: skip
-_LONGEST = int(_LENGTHS[-1])
 _CLASS_OF_LENGTH = np.maximum(
-    _LENGTHS.searchsorted(np.arange(_LONGEST + 1), "right") - 1, 0
+    _LENGTHS.searchsorted(np.arange(int(_LENGTHS[-1]) + 1), "right") - 1, 0
 ).astype(np.uint8)
+_FIRST_CODE = (1 + (np.maximum(np.arange(_FREQS + 1), 1) - 1) * len(_LENGTHS)).astype(np.uint8)
+_FREQ_OF_CODE = np.concatenate(([0], np.repeat(np.arange(1, _FREQS + 1), len(_LENGTHS)))).astype(
+    np.uint8
+)
 
 
 class Listing(NamedTuple):
@@ -66,23 +70,39 @@ class Listing(NamedTuple):
 class Row:
     """A term over all documents of a segment.
 
-    freqs: how often each holds it. impacts: of each, at the segment's own average length; with
-    zeros behind the last document to fill its block. blocks: the highest impact of each block.
-    bits: whether each holds it, packed. below[k]: how many of those that hold it come before the
-    documents of kind k. files: per kind and file whether one holds it.
+    codes: of each, to fill the last block: 0 where it does not hold the term, else of its impact.
+    many, counts: those that hold it _FREQS times and more (u32), and how often. blocks: the
+    highest impact of each block. bits: whether each holds it, packed. below[k]: how many of those
+    that hold it come before the documents of kind k. files: per kind and file whether one does.
     """
 
-    freqs: Array
-    impacts: Array  # u8
+    codes: Array  # u8
+    many: Array
+    counts: Array
     blocks: Array  # u8
     bits: Array  # u8
     below: list[int]
     files: Array
+    table: Array  # u8, by code
+
+    def impacts(self, codes: Array) -> Array:
+        """Return the impacts (u8) that codes stand for, at the segment's own average length."""
+        found: Array = self.table.take(codes)
+        return found
+
+    def freqs(self, documents: Array) -> Array:
+        """Return how often each of some documents holds the term."""
+        found: Array = _FREQ_OF_CODE.take(self.codes.take(documents))
+        many = (found == _FREQS).nonzero()[0]
+        if len(many):
+            found = found.astype(np.uint32)
+            found[many] = self.counts[self.many.searchsorted(documents[many])]
+        return found
 
     @property
     def nbytes(self) -> int:
         """Return how many bytes of memory it takes."""
-        arrays = (self.freqs, self.impacts, self.blocks, self.bits, self.files)
+        arrays = (self.codes, self.many, self.counts, self.blocks, self.bits, self.files)
         return sum([array.nbytes for array in arrays])
 
 
@@ -105,9 +125,7 @@ def listing(segment: Segment, at: int) -> Listing | None:
 
 def impacts(segment: Segment, ordinals: Array, freqs: Array) -> Array:
     """Return the impacts (u8) of postings, at the segment's own average length."""
-    lengths = np.minimum(segment.columns.length.take(ordinals), _LONGEST)
-    capped = np.minimum(freqs, _FREQS).astype(np.uint8)
-    found: Array = _table(_average(segment))[(capped - 1) << 5 | _CLASS_OF_LENGTH[lengths]]
+    found: Array = _table(_average(segment)).take(_codes(segment, ordinals, freqs))
     return found
 
 
@@ -152,16 +170,30 @@ def _listing(segment: Segment, at: int) -> Listing:
 
 def _row(segment: Segment, at: int) -> Row:
     ordinals, freqs = segment.term_postings(at)
-    whole = np.zeros(len(segment), np.uint8 if int(freqs.max()) < 256 else np.uint32)
-    whole[ordinals] = freqs
-    filled = np.zeros(padded(segment), np.uint8)
-    filled[ordinals] = impacts(segment, ordinals, freqs)
+    table = _table(_average(segment))
+    codes = np.zeros(padded(segment), np.uint8)
+    codes[ordinals] = _codes(segment, ordinals, freqs)
+    many = (freqs >= _FREQS).nonzero()[0]
     below = ordinals.searchsorted(segment.kind_starts).tolist()
     files = np.zeros((len(KINDS), len(segment.file_ids)), bool)
     for rank in range(len(KINDS)):
         files[rank][segment.columns.file[ordinals[below[rank] : below[rank + 1]]]] = True
-    blocks = filled.reshape(-1, BLOCK).max(axis=1)
-    return Row(whole, filled, blocks, np.packbits(filled > 0), below, files)
+    return Row(
+        codes,
+        ordinals[many],
+        freqs[many].astype(np.uint32),
+        table.take(codes).reshape(-1, BLOCK).max(axis=1),
+        np.packbits(codes > 0),
+        below,
+        files,
+        table,
+    )
+
+
+def _codes(segment: Segment, ordinals: Array, freqs: Array) -> Array:
+    """Return the codes of the impacts of postings (u8)."""
+    lengths = _CLASS_OF_LENGTH.take(segment.columns.length.take(ordinals), mode="clip")
+    return _FIRST_CODE.take(freqs, mode="clip") + lengths
 
 
 def padded(segment: Segment) -> int:
@@ -171,12 +203,12 @@ def padded(segment: Segment) -> int:
 
 @lru_cache(maxsize=16)
 def _table(average: float) -> Array:
-    """Return the impact of each class: a term frequency, and a range of lengths."""
+    """Return the impact of each code: a term frequency, and a range of lengths."""
     freqs = np.repeat(np.arange(1.0, _FREQS + 1), len(_LENGTHS))
     lengths = np.tile(_LENGTHS.astype(np.float64), _FREQS)
     shares = freqs / (freqs + K1 * (1 - B + B * lengths / average))
     shares[freqs == _FREQS] = 1.0
-    return np.ceil(shares * FULL).astype(np.uint8)
+    return np.concatenate(([0], np.ceil(shares * FULL))).astype(np.uint8)
 
 
 def _average(segment: Segment) -> float:

@@ -60,7 +60,7 @@ class Held:
         listed = self.listed
         found = beside(listed.ordinals, listed.freqs, documents) if len(listed.ordinals) else None
         for each in self.frequent:
-            freqs = each.row.freqs.take(documents)
+            freqs = each.row.freqs(documents)
             found = freqs if found is None else found.astype(np.uint32) + freqs
         return np.zeros(len(documents), np.uint8) if found is None else found
 
@@ -185,7 +185,7 @@ def _listed(view: View, at: int) -> Listed:
 def _of_few(documents: Array | None, row: Row) -> Listed:
     """Return the postings of a few documents."""
     assert documents is not None
-    freqs = row.freqs.take(documents)
+    freqs = row.freqs(documents)
     kept = freqs.nonzero()[0]
     return Listed(documents[kept], freqs[kept])
 

@@ -120,12 +120,11 @@ def _numbered(file_ids: Sequence[Array]) -> tuple[list[Array], int]:
 
 
 class _Bound(NamedTuple):
-    """A row or a long list of a term, and what one of its impacts stands for in a sum.
+    """What the impacts of a term stand for in a sum: `unit` each, `most` at most.
 
-    most: what it may add to a sum. mass: its term's weight.
+    mass: its term's weight.
     """
 
-    impacts: Array
     unit: float
     most: float
     mass: float
@@ -135,28 +134,29 @@ class _Bound(NamedTuple):
         bounds: Array = impacts * np.float32(self.unit)
         return bounds
 
-    def from_sum(self, least: float) -> Array:
-        """Return the positions of the impacts that stand for at least `least`."""
-        if least <= 0:
-            return np.arange(len(self.impacts))
-        return (self.impacts >= min(FULL + 1, math.ceil(least / self.unit))).nonzero()[0]
-
 
 class _Long(NamedTuple):
     """A long list, and its bound."""
 
     listed: Listed
+    impacts: Array
     bound: _Bound
 
     def champions(self, count: int) -> Array:
         """Return documents with high impacts: about `count`, not all of them the highest."""
-        impacts = self.bound.impacts
-        step = max(1, len(impacts) // _SAMPLE)
-        sample = impacts[::step]
+        step = max(1, len(self.impacts) // _SAMPLE)
+        sample = self.impacts[::step]
         last = max(0, len(sample) - 1 - 2 * count // step)
-        at = (impacts >= np.partition(sample, last)[last]).nonzero()[0]
+        at = (self.impacts >= np.partition(sample, last)[last]).nonzero()[0]
         found: Array = self.listed.ordinals.take(at[: 4 * count])
         return found
+
+    def from_sum(self, least: float) -> Array:
+        """Return the positions of the postings that stand for at least `least`."""
+        if least <= 0:
+            return np.arange(len(self.impacts))
+        cut = min(FULL + 1, math.ceil(least / self.bound.unit))
+        return (self.impacts >= cut).nonzero()[0]
 
 
 class _Scoring:
@@ -179,17 +179,16 @@ class _Scoring:
         self._long.sort(key=lambda each: -each.bound.most)
 
     def _sort_in(self, held: Held, weight: float) -> None:
-        if held.listed.impacts is not None:
-            self._long.append(_Long(held.listed, self._bound(held.listed.impacts, weight)))
-        elif len(held.listed.ordinals):
+        if held.frequent or held.listed.impacts is not None:
+            excess = impact.excess(self._segment, self._terms.average)
+            unit = bm25.most(weight) / FULL * excess
+            bound = _Bound(unit, unit * FULL, weight)
+            self._rows += [(frequent.row, bound) for frequent in held.frequent]
+            if held.listed.impacts is not None:
+                self._long.append(_Long(held.listed, held.listed.impacts, bound))
+                return
+        if len(held.listed.ordinals):
             self._short.append((held.listed, weight))
-        for frequent in held.frequent:
-            self._rows.append((frequent.row, self._bound(frequent.row.impacts, weight)))
-
-    def _bound(self, impacts: Array, weight: float) -> _Bound:
-        excess = impact.excess(self._segment, self._terms.average)
-        unit = bm25.most(weight) / FULL * excess
-        return _Bound(impacts, unit, unit * FULL, weight)
 
     def of(self, documents: Array) -> Scored:
         """Return the scores of some documents."""
@@ -250,33 +249,32 @@ class _Scoring:
         scores = self._scores(ordinals, sums + (most + _most(rows)), masses + mass)
         kept = (scores >= least).nonzero()[0]
         ordinals, sums, masses = ordinals[kept], sums[kept], masses[kept]
-        for row in rows:
-            sums = sums + row.times(row.impacts.take(ordinals))
+        for row, bound in self._rows:
+            sums = sums + bound.times(row.impacts(row.codes.take(ordinals)))
         return ordinals[self._scores(ordinals, sums + most, masses + mass) >= least]
 
     def _of_long(self, at: int, least: float) -> Array:
         """Return which documents of a long list may reach a score, being in none before it."""
         rows = [bound for _, bound in self._rows]
-        (listed, bound), others = self._long[at], self._long[at + 1 :]
+        long, others = self._long[at], self._long[at + 1 :]
         rest = _most([each.bound for each in others])
-        mass = bound.mass + _mass([each.bound for each in others]) + _mass(rows)
+        mass = long.bound.mass + _mass([each.bound for each in others]) + _mass(rows)
         least = least / self._factor(mass)
-        if bound.most + rest + _most(rows) < least:
+        if long.bound.most + rest + _most(rows) < least:
             return _NONE.documents
-        kept = bound.from_sum(least - rest - _most(rows))
-        documents, sums = listed.ordinals[kept], bound.times(bound.impacts[kept])
-        for row in rows:
-            sums += row.times(row.impacts.take(documents))
+        kept = long.from_sum(least - rest - _most(rows))
+        documents, sums = long.listed.ordinals[kept], long.bound.times(long.impacts[kept])
+        for row, bound in self._rows:
+            sums += bound.times(row.impacts(row.codes.take(documents)))
         kept = (sums >= least - rest).nonzero()[0]
         documents, sums = documents[kept], sums[kept]
-        for other, theirs in others:
-            rest -= theirs.most
-            if other.bits is not None:
-                kept = (
-                    sums + theirs.most * holds(other.bits, documents) >= least - rest
-                ).nonzero()[0]
+        for listed, impacts, bound in others:
+            rest -= bound.most
+            if listed.bits is not None:
+                reach = sums + bound.most * holds(listed.bits, documents)
+                kept = (reach >= least - rest).nonzero()[0]
                 documents, sums = documents[kept], sums[kept]
-            sums += theirs.times(beside(other.ordinals, theirs.impacts, documents))
+            sums += bound.times(beside(listed.ordinals, impacts, documents))
             kept = (sums >= least - rest).nonzero()[0]
             documents, sums = documents[kept], sums[kept]
         return documents
@@ -303,9 +301,9 @@ class _Scoring:
     def _in_blocks(self, blocks: Array, least: float) -> Array:
         """Return the selected documents of some blocks whose frequent terms may reach a sum."""
         sums = np.zeros((len(blocks), impact.BLOCK), np.float32)
-        for _, bound in self._rows:
-            rows = bound.impacts.reshape(-1, impact.BLOCK)
-            sums += bound.times(rows.take(blocks, axis=0))
+        for row, bound in self._rows:
+            codes = row.codes.reshape(-1, impact.BLOCK).take(blocks, axis=0)
+            sums += bound.times(row.impacts(codes))
         block, within = (sums >= max(least, _TINY)).nonzero()
         documents = (blocks[block] * impact.BLOCK + within).astype(np.uint32)
         return documents if self._view.whole else documents[self._view.selects(documents)]
