@@ -29,6 +29,8 @@ FEW_DOCUMENTS = 50
 # How much more a document scores that was said just now, where newer ones are preferred: enough to
 # decide between near ties, and nothing else.
 MOST_RECENCY = 0.1
+# A little more than that, so that rounding hides nobody.
+_SAFE_RECENCY = 1 + 1.001 * MOST_RECENCY
 # A query of more terms than this is ranked by the rarest of them.
 MAX_TERMS = 256
 # Of documents that must be looked at to be told from others, the best so many are, and where too
@@ -284,6 +286,10 @@ def _trimmed(snapshot: Snapshot, found: list[_Found], order: Order, top: int) ->
     if order.recent:
         found = [each._replace(keys=each.times(snapshot)) for each in found]
     elif order.recency:
+        if not order.grouped:
+            # What lies further below the last one wanted cannot pass it.
+            least = Wanted(top, 0.0).least(_keys(found)) / _SAFE_RECENCY
+            found = [each.from_key(least) for each in found]
         factors = [order.recency.factors(each.times(snapshot)) for each in found]
         found = [each.scoring(each.scores * f) for each, f in zip(found, factors, strict=True)]
     if order.grouped:

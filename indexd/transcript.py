@@ -38,6 +38,8 @@ def session(sources: Sources, files: Iterable[FileFacts], wanted: str) -> Sessio
     record, root = sources.record(path), sources.root(path)
     if record is None or root is None or not record.agent:
         raise confine.refusal()
+    if "/" in wanted and wanted not in (record.path, record.data_path):
+        raise confine.refusal()
     return Session(record, root)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from indexd import datafile, tail
 from indexd.datafile import STEP_BYTES
+from indexd.errors import NotAllowed
 from tests.living import Living, living, settings
 from tests.zstandard import CompressionParameter, ZstdCompressor, compress
 
@@ -105,6 +106,8 @@ def test_the_plain_file_is_the_authority_over_the_one_beside_it(engine: Living, 
     put(plain, rollout("current bramble"))
     assert (hits(engine, "apricot"), len(hits(engine, "bramble"))) == ([], 1)
     assert engine.call("status")["files"] == 1
+    with pytest.raises(NotAllowed):
+        engine.call("around", session_path=f"{plain}.zst", message_index=0)
 
     plain.unlink()
     assert (len(hits(engine, "apricot")), hits(engine, "bramble")) == (1, [])

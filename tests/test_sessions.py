@@ -108,7 +108,7 @@ def test_no_session_says_what_there_is(engine: Living) -> None:
         "no session is selected of 4",
         'no session is one of "kiro"; there are: claude, codex, generic',
     ]
-    assert engine.call("sessions", until=1)["warnings"] == [
+    assert engine.call("sessions", until="2001-01-01")["warnings"] == [
         "no session is selected of 4, of the agents claude, codex, generic"
     ]
 
