@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import weakref
 from collections.abc import Callable
@@ -60,6 +61,10 @@ def refusal() -> NotAllowed:
         "session_path is not a session that may be read",
         "use a session_path exactly as a hit of `search` gives it",
     )
+
+
+# A name that is empty, or leads to where it stands or above, or is too long; or no name at all.
+_ODD = re.compile(rb"(?:^|/)(?:\.?\.?(?:/|\Z)|[^/]{%d})|\0" % (MAX_NAME_BYTES + 1))
 
 
 def is_plain_path(path: object) -> bool:
@@ -247,11 +252,7 @@ _HOW = _OpenHow(
 
 
 def _is_plain_relative(name: bytes) -> bool:
-    if b"\0" in name:
-        return False
-    return all(
-        part not in (b"", b".", b"..") and len(part) <= MAX_NAME_BYTES for part in name.split(b"/")
-    )
+    return not _ODD.search(name)
 
 
 def _check(status: os.stat_result, identity: Identity | None) -> None:

@@ -88,12 +88,6 @@ def plan(query: str, profile: Profile, formula: Formula) -> list[QueryTerm]:
     return terms
 
 
-def every_term(query: str, profile: Profile) -> list[bytes]:
-    """Return every term that a document may be found by, the query's own first."""
-    planned = plan(query, profile, FORMULAS[profile])
-    return list(dict.fromkeys(term for each in planned for term in each.terms))
-
-
 def _joined_neighbours(query: str) -> Iterator[bytes]:
     raws = raw_tokens(query)
     if len(raws) in JOINED_WORDS:

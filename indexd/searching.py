@@ -26,7 +26,7 @@ from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
 from indexd.sessions import resume
-from indexd.snippet import Snippet, snippet
+from indexd.snippet import Cutter, Snippet
 from indexd.text import Profile, query_terms, whole_terms
 
 # How long texts may be read to tell whether they hold a phrase.
@@ -52,19 +52,7 @@ class Searcher:
         top = request.offset + request.limit
         answered = self._find(snapshot, request, now_ms, top)
         found, ask = answered.ranking, answered.ask
-        page = found.ranked[request.offset :]
-        hits = [
-            self._hit(answered, number, ranked, where) | duplicates
-            for number, (ranked, where, duplicates) in enumerate(
-                zip(
-                    page,
-                    located_rows(snapshot, page),
-                    _duplicates(snapshot, found.groups, page),
-                    strict=True,
-                ),
-                start=request.offset + 1,
-            )
-        ]
+        hits = self._hits(snapshot, answered, found.ranked[request.offset :])
         answer = {
             "hits": hits,
             "total": found.total,
@@ -151,14 +139,27 @@ class Searcher:
 
         return check
 
+    def _hits(
+        self, snapshot: Snapshot, answered: _Answered, page: Sequence[Ranked]
+    ) -> list[dict[str, Any]]:
+        ask, first = answered.ask, answered.request.offset + 1
+        cutter = Cutter(ask.text, ask.found_by, self._profile, self._limits.snippet_chars)
+        places = located_rows(snapshot, page)
+        duplicates = _duplicates(snapshot, answered.ranking.groups, page)
+        return [
+            {"rank": first + at}
+            | self._hit(answered, page[at], places[at], cutter)
+            | duplicates[at]
+            for at in range(len(page))
+        ]
+
     def _hit(
-        self, answered: _Answered, number: int, ranked: Ranked, found: Located
+        self, answered: _Answered, ranked: Ranked, found: Located, cutter: Cutter
     ) -> dict[str, Any]:
-        request, choice, ask = answered.request, answered.choice, answered.ask
+        request, choice = answered.request, answered.choice
         facts = ranked.facts
-        shown = self._shown(facts, found, request, ask)
+        shown = self._shown(facts, found, request, cutter)
         hit = {
-            "rank": number,
             "score": ranked.score,
             "session_path": facts.path,
             "session_id": facts.session_id,
@@ -176,13 +177,13 @@ class Searcher:
         }
         return hit | {"others": ranked.others} if request.group else hit
 
-    def _shown(self, facts: FileFacts, found: Located, request: Search, ask: Asked) -> Snippet:
+    def _shown(self, facts: FileFacts, found: Located, request: Search, cutter: Cutter) -> Snippet:
         """Return the snippet of a hit; a file that changed under us gives none."""
         message = self._sources.message(facts, found.place)
         if message is None:
             return Snippet("", [])
         text = displayed(message, found.kind, found.call, reveal=request.reveal)
-        return snippet(text, ask.text, self._profile, self._limits.snippet_chars, ask.found_by)
+        return cutter.cut(text)
 
 
 class _Answered(NamedTuple):

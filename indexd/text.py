@@ -150,24 +150,31 @@ def seed_tokens(text: str) -> list[bytes]:
     return [term for raw in raw_tokens(text) for term in meaning(raw, "seed").terms]
 
 
-def held(text: str, terms: frozenset[bytes], profile: Profile) -> Iterator[tuple[int, int]]:
-    """Yield the words, CJK characters and pairs of `text` that hold any of `terms`, in order.
+class Sought:
+    """Terms that are looked for in texts; remembers which words hold any of them."""
 
-    Each is a stretch [start, end) in code points.
-    """
-    known: dict[str, bool] = {}
-    for match in _PIECE.finditer(text):
-        piece = match.group()
-        holds = known.get(piece)
-        if holds is None:
-            holds = not terms.isdisjoint(_piece_meaning(match, profile).terms)
-            known[piece] = holds
-        if holds and match.lastgroup == "cjk":
-            for start, end, term in _cjk_places(piece, profile):
-                if term in terms:
-                    yield match.start() + start, match.start() + end
-        elif holds:
-            yield match.span()
+    def __init__(self, terms: Iterable[bytes], profile: Profile) -> None:
+        self._terms, self._profile = frozenset(terms), profile
+        self._known: dict[str, bool] = {}
+
+    def stretches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the words, CJK characters and pairs of `text` that hold a term, in order.
+
+        Each is a stretch [start, end) in code points.
+        """
+        known = self._known
+        for match in _PIECE.finditer(text):
+            piece = match.group()
+            holds = known.get(piece)
+            if holds is None:
+                meaning = _piece_meaning(match, self._profile)
+                holds = known[piece] = not self._terms.isdisjoint(meaning.terms)
+            if holds and match.lastgroup == "cjk":
+                for start, end, term in _cjk_places(piece, self._profile):
+                    if term in self._terms:
+                        yield match.start() + start, match.start() + end
+            elif holds:
+                yield match.span()
 
 
 def fold_case(text: str) -> str:

@@ -16,8 +16,8 @@ from indexd.model import DEFAULT_KINDS, KINDS, Document, Kind
 from indexd.plan import QueryTerm
 from indexd.ranking import Order, Ranked, rank
 from indexd.selection import FileFilter, Selection
-from indexd.snippet import snippet
 from indexd.text import query_terms
+from tests.cutting import snippet
 
 DATA = Path(__file__).parent / "data" / "conformance" / "reasonix"
 CASES: list[dict[str, Any]] = json.loads((DATA / "expected.json").read_bytes())["cases"]

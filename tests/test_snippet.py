@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexd.snippet import CUT, Snippet, snippet
-from indexd.text import Profile, fold_case, held, meaning, query_terms, raw_tokens
+from indexd.snippet import CUT, Snippet
+from indexd.text import Profile, Sought, fold_case, meaning, query_terms, raw_tokens
+from tests.cutting import snippet
 
 SIZE = 240
 
@@ -77,7 +78,7 @@ def test_highlights_lie_in_the_snippet_and_cover_the_query_terms_in_it(
     if flat.count(window) == 1:
         begin = flat.index(window)
         marked = set()
-        for start, end in held(flat, frozenset(wanted), profile):
+        for start, end in Sought(wanted, profile).stretches(flat):
             if begin <= start and end <= begin + len(window):
                 marked.update(range(start, end))
         assert covered == {at - begin + first for at in marked}

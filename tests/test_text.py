@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from indexd.text import (
     MAX_TERM_CHARACTERS,
     Profile,
+    Sought,
     fold_case,
-    held,
     meaning,
     query_terms,
     raw_tokens,
@@ -299,7 +299,7 @@ def test_an_adversary_of_marks_costs_no_more_than_its_length() -> None:
 
 
 def stretches(text: str, term: str, profile: Profile) -> list[tuple[int, int]]:
-    return list(held(text, frozenset([term.encode()]), profile))
+    return list(Sought([term.encode()], profile).stretches(text))
 
 
 @given(texts)
