@@ -103,6 +103,7 @@ class Connection:
     async def _subscribe(self) -> None:
         try:
             async with self._client.listen(tools_list_changed=True) as events:
+                self._wire.stir()  # nothing is told of what changed before
                 async for _ in events:
                     self._wire.stir()
         except (MCPError, RuntimeError, TimeoutError):

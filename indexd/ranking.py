@@ -138,7 +138,7 @@ def rank(
         for at in used
     ]
     terms = Terms(weights, average, order.formula)
-    if demand == NO_DEMAND:
+    if demand == NO_DEMAND and check is None:
         wanted = Wanted(top if order.by_score else None, order.relative_score)
         scored = score(matches, terms, wanted)
     else:

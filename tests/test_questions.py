@@ -186,6 +186,15 @@ def test_a_phrase_of_common_words_is_found_however_far_down(home: Any) -> None:
     assert [hit["message_index"] for hit in grouped["hits"]] == [last]
 
 
+def test_a_phrase_that_must_not_be_leaves_the_next_best(home: Any) -> None:
+    engine = home(*["cache lock"] * 40, *["lock of some cache"] * 40, profile="seed")
+    without = engine.call("search", query='cache lock -"cache lock"', limit=5)
+    assert [hit["message_index"] for hit in without["hits"]] == [40, 41, 42, 43, 44]
+    assert without["total"] == 40
+    counted = engine.call("search", query='cache lock -"cache lock"', limit=1, offset=199)
+    assert counted["total"] == 40
+
+
 def test_a_phrase_is_looked_for_until_there_are_hits_enough(home: Any) -> None:
     engine = home("a b", *(f"b a n{number}" for number in range(CHECKED + 50)))
     answer = engine.call("search", query='"a b"', limit=1)
