@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, BinaryIO
 
 import msgpack
 import numpy as np
 
 from indexd.blocks import Blocks, Column, pack
+from indexd.hashes import span_hashes
 from indexd.packing import PackedPostings, packed
 from indexd.segment import (
     ESCAPE,
@@ -30,7 +30,6 @@ from indexd.segment import (
     Segment,
     assemble,
     narrowed,
-    term_hash,
 )
 from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
 
@@ -343,6 +342,5 @@ def _ranks(kind_starts: Array) -> Array:
 
 
 def _dictionary(starts: Array, blob: bytes) -> Dictionary:
-    bounds = starts.tolist()
-    hashes = np.array([term_hash(blob[a:b]) for a, b in pairwise(bounds)], "u8")
-    return Dictionary(hashes, starts, blob)
+    text = np.frombuffer(blob, "u1")
+    return Dictionary(span_hashes(text, starts[:-1], starts[1:]), starts, blob)
