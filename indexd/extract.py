@@ -30,29 +30,45 @@ _BLOB = re.compile(
 )
 
 
-def documents(message: Message, message_index: int, *, reveal: bool = False) -> list[Document]:
+def documents(
+    message: Message, message_index: int, *, reveal: bool = False
+) -> list[Document]:
     """Return the documents of `message`: one per kind, and one per tool call.
 
     Blank ones are left out. Secrets in their texts are masked unless `reveal`.
     """
+    blocks = message.blocks
+    if len(blocks) == 1:
+        return _document(blocks[0], _words(blocks[0]), message_index, 0, reveal)
     found: list[Document] = []
-    texts: dict[Kind, list[str]] = {}
-    tools: dict[Kind, str] = {}
+    alike: dict[Kind, list[Block]] = {}
     calls = 0
-    for block in message.blocks:
+    for block in blocks:
         if block.kind is Kind.TOOL_INPUT:
-            text = _tidy(_named(block.tool_name, _flattened(block.arguments)), reveal)
-            if not _blank(text):
-                found.append(Document(block.kind, text, message_index, block.tool_name, calls))
+            found += _document(block, _words(block), message_index, calls, reveal)
             calls += 1
         else:
-            texts.setdefault(block.kind, []).append(_named(block.tool_name, block.text))
-            tools.setdefault(block.kind, block.tool_name)
-    for kind, parts in texts.items():
-        text = _tidy("\n".join(parts), reveal)
-        if not _blank(text):
-            found.append(Document(kind, text, message_index, tools[kind]))
+            alike.setdefault(block.kind, []).append(block)
+    for some in alike.values():
+        text = "\n".join(map(_words, some))
+        found += _document(some[0], text, message_index, 0, reveal)
     return found
+
+
+def _document(
+    block: Block, text: str, message_index: int, call: int, reveal: bool
+) -> list[Document]:
+    """Return the document of the kind and tool of `block` that says `text`; none if blank."""
+    text = _tidy(text, reveal)
+    if not text or text.isspace():
+        return []
+    return [Document(block.kind, text, message_index, block.tool_name, call)]
+
+
+def _words(block: Block) -> str:
+    """Return what is analysed of a block."""
+    text = _flattened(block.arguments) if block.kind is Kind.TOOL_INPUT else block.text
+    return _named(block.tool_name, text)
 
 
 def displayed(message: Message, kind: Kind, call: int = 0, *, reveal: bool = False) -> str:
@@ -94,10 +110,6 @@ def shown_arguments(block: Block, *, reveal: bool = False) -> str:
 
 def _named(tool: str, text: str) -> str:
     return f"{tool} {text}" if tool and text else tool or text
-
-
-def _blank(text: str) -> bool:
-    return not text or text.isspace()
 
 
 def _flattened(arguments: object) -> str:

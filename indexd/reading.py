@@ -220,13 +220,15 @@ class _Gathered:
             state.next_index = index + 1
         state.timestamp = message.timestamp or state.timestamp
         state.began = state.began or state.timestamp
-        time = state.timestamp or 0
-        name = next((b.tool_name for b in message.blocks if b.tool_name), "")
-        self._places[index] = Place(index, line.offset, len(line.data), part, time, name)
+        time, offset, size = state.timestamp or 0, line.offset, len(line.data)
+        name = ""
+        for block in message.blocks:
+            if block.tool_name:
+                name = block.tool_name
+                break
+        self._places[index] = Place(index, offset, size, part, time, name)
         for document in documents(message, index):
-            self._entries.append(
-                Entry(self._file_id, document, time, line.offset, len(line.data), part)
-            )
+            self._entries.append(Entry(self._file_id, document, time, offset, size, part))
             self._characters += len(document.text)
 
     def _rewind(self, length: int) -> None:
