@@ -8,6 +8,7 @@ other scripts, and what has too many digits to be divided by neighbours, are ask
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ _CLASSES[ord("a") : ord("z") + 1] = _LOWER
 _CLASSES[ord("A") : ord("Z") + 1] = _UPPER
 _CLASSES[ord("0") : ord("9") + 1] = _DIGIT
 _CLASSES[0x80:] = _HIGH
+# So many bytes of tokens are worked on at a time; some 40 bytes of work space for each.
+PIECE_BYTES = 1 << 20
 
 
 class Meanings(NamedTuple):
@@ -55,6 +58,19 @@ class _Spans(NamedTuple):
 
 def meanings(blob: Array, bounds: Array, profile: Profile) -> Meanings:
     """Return what the raw tokens blob[bounds[i]:bounds[i + 1]] (u8) mean under `profile`."""
+    cuts = bounds[:-1].searchsorted(np.arange(0, max(1, len(blob)), PIECE_BYTES)).tolist()
+    found = []
+    for first, last in pairwise([*cuts, len(bounds) - 1]):
+        at = int(bounds[first])
+        some = blob[at : int(bounds[last])]
+        found.append((first, _meanings(some, bounds[first : last + 1] - at, profile)))
+    spans = [
+        _Spans(each.text, each.tokens + first, each.starts, each.ends) for first, each in found
+    ]
+    return _end_to_end(spans, np.concatenate([each.lengths for _, each in found]))
+
+
+def _meanings(blob: Array, bounds: Array, profile: Profile) -> Meanings:
     lengths = np.ones(len(bounds) - 1, np.int64)
     if not len(blob):
         return Meanings(blob, bounds[:0], bounds[:0], bounds[:0], lengths)

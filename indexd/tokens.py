@@ -7,7 +7,8 @@ is of ASCII letters or plain CJK characters, by `text.meaning` for the few other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from indexd.segment import Array, Dictionary, sort_pairs
 from indexd.text import SEPARATE, SEPARATE_LOWER, Profile
 
 _SPACE = 0x20
+# So much text is worked on at a time; some 20 bytes of work space for each of its own.
+PIECE_BYTES = 1 << 20
+_SEPARATOR = re.compile(rb"[^0-9A-Za-z_\x80-\xff]")
 
 
 class Counted(NamedTuple):
@@ -35,13 +39,15 @@ class Counted(NamedTuple):
 
 
 class _Distinct(NamedTuple):
-    """The distinct tokens of a batch, by hash: where one of each lies, and the pairs.
+    """The distinct tokens of a batch, by hash, and the pairs.
 
+    blob, bounds: token i is blob[bounds[i]:bounds[i + 1]].
     tokens, owners, freqs: which token occurs in which text, and how often; ordered so.
     """
 
     hashes: Array
-    places: Array
+    blob: Array
+    bounds: Array
     tokens: Array
     owners: Array
     freqs: Array
@@ -49,19 +55,40 @@ class _Distinct(NamedTuple):
 
 def count(texts: Sequence[bytes], profile: Profile) -> Counted:
     """Return the terms of UTF-8 texts, counted."""
-    joined = b" ".join((b"", *texts, b""))
-    seed = profile == "seed"
-    text = np.frombuffer(joined.translate(SEPARATE_LOWER if seed else SEPARATE), np.uint8)
-    starts, ends = _words(text)
-    begins = np.cumsum([0, *map(len, texts)]) + np.arange(1, len(texts) + 2)
-    owners = np.repeat(np.arange(len(texts)), np.diff(starts.searchsorted(begins)))
-    found = _distinct(span_hashes(text, starts, ends), owners)
-    blob, bounds = gathered(text, starts[found.places], ends[found.places])
-    if seed and joined.isascii():
+    table = SEPARATE_LOWER if profile == "seed" else SEPARATE
+    plain = profile == "seed" and all(map(bytes.isascii, texts))
+    found = _united([_distinct(owners, some, table) for owners, some in _pieces(texts)])
+    if plain:
         lengths = np.bincount(found.owners, found.freqs, len(texts)).astype(np.int64)
-        dictionary = Dictionary(found.hashes, bounds, blob.tobytes())
+        dictionary = Dictionary(found.hashes, found.bounds, found.blob.tobytes())
         return Counted(found.tokens, found.owners, found.freqs, dictionary, lengths)
-    return _meant(found, meanings(blob, bounds, profile), len(texts))
+    return _meant(found, meanings(found.blob, found.bounds, profile), len(texts))
+
+
+def _pieces(texts: Sequence[bytes]) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Yield texts (their positions, themselves) of some MB together, large ones in pieces."""
+    owners: list[int] = []
+    some: list[bytes] = []
+    size = 0
+    for owner, text in enumerate(texts):
+        for piece in _cut(text) if len(text) > PIECE_BYTES else (text,):
+            owners.append(owner)
+            some.append(piece)
+            size += len(piece)
+            if size > PIECE_BYTES:
+                yield owners, some
+                owners, some, size = [], [], 0
+    yield owners, some
+
+
+def _cut(text: bytes) -> Iterator[bytes]:
+    """Yield a large text in pieces; no token is cut."""
+    start = 0
+    while start < len(text):
+        end = _SEPARATOR.search(text, start + PIECE_BYTES)
+        stop = len(text) if end is None else end.start()
+        yield text[start:stop]
+        start = stop
 
 
 def _words(text: Array) -> tuple[Array, Array]:
@@ -71,19 +98,50 @@ def _words(text: Array) -> tuple[Array, Array]:
     return edges[0::2], edges[1::2]
 
 
-def _distinct(hashes: Array, owners: Array) -> _Distinct:
-    """Return the distinct tokens and their pairs; `owners` ascend."""
-    places, ordered = in_order(hashes)
+def _distinct(numbers: Sequence[int], texts: Sequence[bytes], table: bytes) -> _Distinct:
+    """Return the distinct tokens of some texts, whose numbers ascend."""
+    text = np.frombuffer(b" ".join((b"", *texts, b"")).translate(table), np.uint8)
+    starts, ends = _words(text)
+    begins = np.cumsum([0, *map(len, texts)]) + np.arange(1, len(texts) + 2)
+    owners = np.repeat(np.array(numbers, np.int64), np.diff(starts.searchsorted(begins)))
+    places, ordered = in_order(span_hashes(text, starts, ends))
     owners = owners[places]
     fresh = changes(ordered)
     first = np.flatnonzero(fresh | changes(owners))
-    heads = np.flatnonzero(fresh)
+    heads = places[fresh]
     return _Distinct(
-        ordered[heads],
-        places[heads],
+        ordered[fresh],
+        *gathered(text, starts[heads], ends[heads]),
         np.cumsum(fresh)[first] - 1,
         owners[first],
         np.diff(first, append=len(owners)),
+    )
+
+
+def _united(parts: Sequence[_Distinct]) -> _Distinct:
+    """Return what several runs of texts hold together."""
+    if len(parts) == 1:
+        return parts[0]
+    places, ordered = in_order(np.concatenate([part.hashes for part in parts]))
+    fresh = changes(ordered)
+    numbers = np.empty(len(places), np.int64)
+    numbers[places] = np.cumsum(fresh) - 1
+    cuts = np.cumsum([0, *(len(part.hashes) for part in parts)])
+    tokens = [numbers[part.tokens + cut] for part, cut in zip(parts, cuts, strict=False)]
+    owners = np.concatenate([part.owners for part in parts])
+    span = int(owners.max(initial=0)) + 1
+    keys, freqs = _sum_equal(
+        np.concatenate(tokens) * span + owners, np.concatenate([part.freqs for part in parts])
+    )
+    blob = np.concatenate([part.blob for part in parts])
+    sizes = np.concatenate([np.diff(part.bounds) for part in parts])
+    ends = np.cumsum(sizes)
+    heads = places[fresh]
+    return _Distinct(
+        ordered[fresh],
+        *gathered(blob, ends[heads] - sizes[heads], ends[heads]),
+        *np.divmod(keys, span),
+        freqs,
     )
 
 

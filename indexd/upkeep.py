@@ -14,7 +14,7 @@ from indexd.index import Index, Part, Snapshot, merge_parts
 from indexd.library import Library
 from indexd.records import Record
 from indexd.segment import Segment
-from indexd.settling import removal
+from indexd.settling import let_go, removal
 from indexd.store import Store
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,10 @@ NEW_SHARE = 0.02
 
 
 class Upkeep:
-    """Merges parts as they become many, and writes the base; `busy` says that work is under way."""
+    """Merges parts as they become many, and writes the base.
+
+    `busy` says that work is under way; `publishing` is held by whoever changes what is known.
+    """
 
     def __init__(
         self,
@@ -35,9 +38,12 @@ class Upkeep:
         store: Store,
         base_path: str,
         busy: Callable[[], bool],
+        publishing: anyio.Lock,
     ) -> None:
         self._index, self._library, self._store = index, library, store
-        self._base_path, self._busy = base_path, busy
+        self._base_path, self._busy, self._publishing = base_path, busy, publishing
+        # What the base covers and rows may have still.
+        self._covers: Mapping[int, int] = {}
         self._base: Segment | None = None
         self._turn = anyio.Lock()
         self._wanted = anyio.Event()
@@ -65,6 +71,11 @@ class Upkeep:
 
     async def write_base(self) -> None:
         """Write the base if enough of the index is new to it; a full disk is no error."""
+        await self._write_base()
+        if self._covers:
+            await self._let_go()
+
+    async def _write_base(self) -> None:
         async with self._turn:
             snapshot = self._index.snapshot
             if self._unlike_base(snapshot) <= NEW_SHARE * snapshot.documents:
@@ -74,6 +85,23 @@ class Upkeep:
             if segment is not None:
                 self._index.replace(snapshot.parts, segment)
                 self._base = segment
+                self._covers = {i: covers.get(i, 0) for i in segment.file_ids.tolist()}
+
+    async def _let_go(self) -> None:
+        """Remove rows of what the base has as well, unless somebody is about to build on them."""
+        async with self._publishing:
+            if self._busy():
+                return
+            rows: dict[bytes, bytes | None] = {}
+            for record in self._library:
+                record, gone = let_go(record, self._covers.get(record.file_id, 0))
+                if gone:
+                    self._library.put(record)
+                    rows |= gone
+            self._covers = {}
+        if rows:
+            self._store.put(rows)
+            self._store.give_back()
 
     def _unlike_base(self, snapshot: Snapshot) -> int:
         """Return how many documents the base lacks, and how many of its own are dead."""
@@ -108,7 +136,7 @@ class Upkeep:
                 self._library.put(record)
         segments = [s for s in (segment, rest) if s is not None]
         self._index.restore(segments, [record.facts() for record in self._library if record.agent])
-        self._base = segment
+        self._base, self._covers = segment, covered
 
     def _stored_records(self) -> list[Record]:
         found = []
