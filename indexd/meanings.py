@@ -7,7 +7,9 @@ other scripts, and what has too many digits to be divided by neighbours, are ask
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,9 +18,11 @@ import numpy as np
 from indexd.hashes import gathered, span_hashes
 from indexd.segment import Array
 from indexd.text import (
+    CJK_CHARACTER,
     MANY_CHANGES,
     MAX_DIGIT_RUNS,
     MAX_TERM_CHARACTERS,
+    NO_WORD,
     SHORT_PART,
     Profile,
     meaning,
@@ -30,6 +34,10 @@ _CLASSES[ord("a") : ord("z") + 1] = _LOWER
 _CLASSES[ord("A") : ord("Z") + 1] = _UPPER
 _CLASSES[ord("0") : ord("9") + 1] = _DIGIT
 _CLASSES[0x80:] = _HIGH
+# The sorts of characters: separators, ASCII words, plain CJK, and what needs a closer look.
+_APART, _WORD, _ALONE, _ELSE = range(4)
+_LAST_CHARACTER = 0x32400
+_CONJOINING = ("HANGUL CHOSEONG", "HANGUL JUNGSEONG", "HANGUL JONGSEONG")
 # So many bytes of tokens are worked on at a time; some 40 bytes of work space for each.
 PIECE_BYTES = 1 << 20
 
@@ -75,18 +83,24 @@ def _meanings(blob: Array, bounds: Array, profile: Profile) -> Meanings:
     if not len(blob):
         return Meanings(blob, bounds[:0], bounds[:0], bounds[:0], lengths)
     classes = _CLASSES[blob]
-    high = np.logical_or.reduceat(classes == _HIGH, bounds[:-1])
-    plain, asked = np.flatnonzero(~high), np.flatnonzero(high)
+    wide = np.logical_or.reduceat(classes == _HIGH, bounds[:-1])
+    plain, others = np.flatnonzero(~wide), np.flatnonzero(wide)
     spans: list[_Spans] = []
+    odd = plain[:0]
     if profile == "code":
         plain = plain[bounds[plain + 1] - bounds[plain] <= MAX_TERM_CHARACTERS]
-        others = np.add.reduceat(classes != _LOWER, bounds[:-1], dtype=np.int64)[plain]
-        spans, odd = _identifiers(blob, bounds, plain[others > 0])
-        plain, asked = np.setdiff1d(plain, odd, assume_unique=True), np.union1d(asked, odd)
+        marked = np.add.reduceat(classes != _LOWER, bounds[:-1], dtype=np.int64)[plain]
+        spans, odd = _identifiers(blob, bounds, plain[marked > 0])
+        plain = np.setdiff1d(plain, odd, assume_unique=True)
     spans.append(_Spans(_lower(blob), plain, bounds[plain], bounds[plain + 1]))
-    if len(asked):
-        more, lengths[asked] = _one_by_one(blob, bounds, asked, profile)
-        spans.append(more)
+    if len(others):
+        more, counts, left = _characters(blob, bounds, others, profile)
+        spans += more
+        lengths[others] = counts
+        odd = np.union1d(odd, left)
+    if len(odd):
+        one, lengths[odd] = _one_by_one(blob, bounds, odd, profile)
+        spans.append(one)
     return _end_to_end(spans, lengths)
 
 
@@ -120,6 +134,61 @@ def _one_by_one(
     text = np.frombuffer(b"".join(terms), np.uint8)
     starts = np.concatenate((ends[:0] if not len(ends) else [0], ends[:-1])).astype(np.int64)
     return _Spans(text, tokens, starts, ends), np.array([each.length for each in known], np.int64)
+
+
+def _characters(
+    blob: Array, bounds: Array, chosen: Array, profile: Profile
+) -> tuple[list[_Spans], Array, Array]:
+    """Return terms and lengths of tokens of plain CJK and ASCII, and which tokens are not."""
+    data, limits = gathered(blob, bounds[chosen], bounds[chosen + 1])
+    codes = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), "<u4")
+    sorts = _sorts().take(codes, mode="clip")
+    ends = np.cumsum(1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF), dtype=np.int64)
+    starts = np.concatenate(([0], ends[:-1]))
+    owners = limits.searchsorted(starts, side="right") - 1
+    count = len(chosen)
+    left = np.bincount(owners[sorts == _ELSE], minlength=count) > 0
+    within = ~left[owners]
+    alone = (sorts == _ALONE) & within
+    spans = [_Spans(data, chosen[owners[alone]], starts[alone], ends[alone])]
+    lengths = np.bincount(owners[alone], minlength=count)
+    if profile == "code":
+        pairs = np.flatnonzero(alone[:-1] & alone[1:] & (owners[:-1] == owners[1:]))
+        spans.append(_Spans(data, chosen[owners[pairs]], starts[pairs], ends[pairs + 1]))
+    words = (sorts == _WORD) & within
+    edge = owners[1:] != owners[:-1]
+    begins = np.flatnonzero(words & np.append(True, ~words[:-1] | edge))
+    stops = np.flatnonzero(words & np.append(~words[1:] | edge, True))
+    if len(begins):
+        known = _meanings(*gathered(data, starts[begins], ends[stops]), profile)
+        of_words = owners[begins]
+        spans.append(_known_as(known, chosen[of_words]))
+        lengths += np.bincount(of_words, known.lengths, count).astype(np.int64)
+    return spans, lengths, chosen[left]
+
+
+def _known_as(known: Meanings, tokens: Array) -> _Spans:
+    """Return the terms of some tokens as those of others that they are parts of."""
+    return _Spans(known.text, tokens[known.tokens], known.starts, known.ends)
+
+
+@cache
+def _sorts() -> Array:
+    """Return the sort of each character; the last entry stands for all beyond."""
+    everything = "".join(map(chr, range(0xD800))) + "\0" * 0x800
+    everything += "".join(map(chr, range(0xE000, _LAST_CHARACTER)))
+    sorts = np.full(_LAST_CHARACTER + 1, _ELSE, np.uint8)
+    sorts[[match.start() for match in NO_WORD.finditer(everything)]] = _APART
+    sorts[[at for at in range(0x80) if chr(at).isalnum() or at == ord("_")]] = _WORD
+    sorts[[m.start() for m in CJK_CHARACTER.finditer(everything) if _is_steady(m.group())]] = _ALONE
+    return sorts
+
+
+def _is_steady(character: str) -> bool:
+    """Say whether folding leaves a character as it is, whatever stands beside it."""
+    conjoining = unicodedata.name(character, "").startswith(_CONJOINING)
+    folds = unicodedata.combining(character) or not unicodedata.is_normalized("NFKC", character)
+    return not (conjoining or folds)
 
 
 def _identifiers(blob: Array, bounds: Array, chosen: Array) -> tuple[list[_Spans], Array]:

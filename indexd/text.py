@@ -63,7 +63,9 @@ _PIECE = re.compile(
     rf"(?P<cjk>[{CJK}](?:[{CJK}{MARKS}]|[{SOUND_MARKS}]++(?![^\W{CJK}]))*)"
     rf"|[^\W{CJK}](?:(?![{CJK}])[\w{MARKS}])*"
 )
-_CJK_CHARACTER = re.compile(f"[{CJK}]")
+CJK_CHARACTER = re.compile(f"[{CJK}]")
+# What is in no word, and joins none.
+NO_WORD = re.compile(rf"[^\w{CJK}{MARKS}]")
 _MARK = re.compile(f"[{MARKS}{SOUND_MARKS}]")
 _UNDERSCORED = re.compile("[^_]+")
 _PART = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -290,7 +292,7 @@ def _cjk_places(run: str, profile: Profile) -> list[Place]:
 
 def _new_letters(letters: Sequence[_Letter], seed: Collection[str]) -> list[_Letter]:
     known = frozenset(seed)
-    return [x for x in letters if x.text not in known and _CJK_CHARACTER.match(x.text)]
+    return [x for x in letters if x.text not in known and CJK_CHARACTER.match(x.text)]
 
 
 def _letters(run: str) -> list[_Letter]:
@@ -301,7 +303,7 @@ def _letters(run: str) -> list[_Letter]:
         _Letter(start, end, character)
         for start, end, folded in _clusters(run)
         for character in folded
-        if _CJK_CHARACTER.match(character) or _is_word(character)
+        if CJK_CHARACTER.match(character) or _is_word(character)
     ]
 
 
@@ -323,7 +325,7 @@ def _seed_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield where the seed terms of any text lie, by the letter of the definition."""
     start = -1
     for at, character in enumerate(text):
-        alone = _CJK_CHARACTER.match(character) is not None
+        alone = CJK_CHARACTER.match(character) is not None
         if not alone and (character == "_" or _is_word(character)):
             start = at if start < 0 else start
             continue

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio
 from anyio import to_thread
 
-from indexd import base, records
+from indexd import base, memory, records
 from indexd.index import Index, Part, Snapshot, merge_parts
 from indexd.library import Library
 from indexd.records import Record
@@ -67,13 +67,14 @@ class Upkeep:
     async def _merge_what_is_due(self) -> None:
         async with self._turn:
             while due := self._index.due():
-                self._index.replace(due, await to_thread.run_sync(merge_parts, due))
+                self._index.replace(due, await to_thread.run_sync(_merged, due))
 
     async def write_base(self) -> None:
         """Write the base if enough of the index is new to it; a full disk is no error."""
         await self._write_base()
         if self._covers:
             await self._let_go()
+            memory.give_back()
 
     async def _write_base(self) -> None:
         async with self._turn:
@@ -147,3 +148,9 @@ class Upkeep:
                 log.warning("record damaged, dropping it key=%r error=%r", key, error)
                 self._store.put({key: None})
         return found
+
+
+def _merged(parts: Sequence[Part]) -> Segment:
+    segment = merge_parts(parts, packed=True)
+    memory.give_back()
+    return segment

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgpack
 
-from indexd import encoding, records
+from indexd import encoding, memory, records
 from indexd.attending import Task, attend_to_all
 from indexd.build import build
 from indexd.confine import RootDirectory
@@ -96,6 +96,8 @@ def main() -> int:
             sink.flush()
         except BrokenPipeError:  # The daemon has gone; there is nobody to tell.
             os._exit(0)
+        del answer
+        memory.give_back()
     return 0
 
 
