@@ -64,7 +64,12 @@ def _in_order(entries: list[Entry]) -> list[Entry]:
     """Return the entries in the canonical order of documents."""
     return sorted(
         entries,
-        key=lambda e: (_RANK[e.document.kind], e.file_id, e.document.message_index, e.document.call),
+        key=lambda e: (
+            _RANK[e.document.kind],
+            e.file_id,
+            e.document.message_index,
+            e.document.call,
+        ),
     )
 
 

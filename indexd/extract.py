@@ -30,9 +30,7 @@ _BLOB = re.compile(
 )
 
 
-def documents(
-    message: Message, message_index: int, *, reveal: bool = False
-) -> list[Document]:
+def documents(message: Message, message_index: int, *, reveal: bool = False) -> list[Document]:
     """Return the documents of `message`: one per kind, and one per tool call.
 
     Blank ones are left out. Secrets in their texts are masked unless `reveal`.

@@ -8,6 +8,7 @@ a few operations on arrays per byte, however many terms there are.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from operator import mul
 from typing import Any
 
@@ -34,7 +35,7 @@ def _powers(base: int) -> Array:
 
 
 _POWERS, _INVERSES = _powers(_BASE), _powers(pow(_BASE, -1, 1 << 64))
-_POWER_NUMBERS = _POWERS[:_LONG].tolist()
+_POWER_NUMBERS: list[int] = _POWERS[:_LONG].tolist()
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -42,7 +43,7 @@ def term_hash(term: bytes) -> int:
     """Return the 64-bit hash that orders dictionaries."""
     if len(term) > _LONG:
         return int(_stirred(np.array([_long(np.frombuffer(term, np.uint8))], np.uint64))[0])
-    value = sum(map(mul, term, _POWER_NUMBERS)) & _MASK
+    value: int = sum(map(mul, term, _POWER_NUMBERS)) & _MASK
     value = (value ^ value >> 32) * _STIR & _MASK
     return value ^ value >> 29
 
@@ -51,7 +52,7 @@ def span_hashes(text: Array, starts: Array, ends: Array) -> Array:
     """Return the hash (u64) of each text[start:end]; `text` is bytes (u8), starts ascend."""
     values = np.empty(len(starts), np.uint64)
     cuts = starts.searchsorted(np.arange(0, len(text) + _BLOCK, _BLOCK)).tolist()
-    for number, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (first, last) in enumerate(pairwise(cuts)):
         if first < last:
             at = number * _BLOCK
             values[first:last] = _block(text, at, starts[first:last], ends[first:last])
@@ -81,7 +82,8 @@ def _long(term: Array) -> int:
 
 def _stirred(values: Array) -> Array:
     values = (values ^ values >> np.uint64(32)) * np.uint64(_STIR)
-    return values ^ values >> np.uint64(29)
+    stirred: Array = values ^ values >> np.uint64(29)
+    return stirred
 
 
 def gathered(text: Array, starts: Array, ends: Array) -> tuple[Array, Array]:

@@ -71,9 +71,8 @@ class Indexer:
         self._watcher: Watcher | None = None
         base_path = os.path.join(cache_dir, base_name)
         self._turn = anyio.Lock()
-        self.upkeep = Upkeep(
-            index, self.library, store, base_path, lambda: bool(self.backlog), self._turn
-        )
+        busy: Callable[[], bool] = lambda: bool(self.backlog)  # noqa: E731
+        self.upkeep = Upkeep(index, self.library, store, base_path, busy, self._turn)
         self._publisher = Publisher(index, self.library, store, self.upkeep)
         self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)
         self._one = CapacityLimiter(1)

@@ -119,9 +119,7 @@ def _end_to_end(spans: Sequence[_Spans], lengths: Array) -> Meanings:
     )
 
 
-def _one_by_one(
-    blob: Array, bounds: Array, asked: Array, profile: Profile
-) -> tuple[_Spans, Array]:
+def _one_by_one(blob: Array, bounds: Array, asked: Array, profile: Profile) -> tuple[_Spans, Array]:
     """Return what `text.meaning` says of some tokens, and the length of each."""
     data = blob.tobytes()
     known = [
@@ -205,9 +203,7 @@ def _identifiers(blob: Array, bounds: Array, chosen: Array) -> tuple[list[_Spans
     wanted = divided[owners]
     parts = _Spans(text, owners[wanted], starts[wanted], ends[wanted])
     joined = _joined(text[~shape.lines], shape.owners[~shape.lines], divided & shape.underscored)
-    both = [
-        each._replace(tokens=chosen[each.tokens]) for each in _each_once(parts, joined)
-    ]
+    both = [each._replace(tokens=chosen[each.tokens]) for each in _each_once(parts, joined)]
     return both, chosen[odd]
 
 

@@ -61,7 +61,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
     def ends(self) -> list[tuple[Run, int]]:
         """Return each run and the message that comes after it."""
-        return list(zip(self.runs, [*(r.first_message for r in self.runs[1:]), self.messages]))
+        firsts = [run.first_message for run in self.runs[1:]]
+        return list(zip(self.runs, [*firsts, self.messages], strict=False))
 
     def facts(self) -> FileFacts:
         """Return what a search may know of this file."""
