@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from indexd import base, memory, records
-from indexd.index import Index, Part, Snapshot, merge_parts
+from indexd.index import MAX_PARTS, Index, Part, Snapshot, merge_parts
 from indexd.library import Library
 from indexd.records import Record
 from indexd.segment import Segment
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 # restart takes what is new from each file's rows, and a base is written as a whole.
 REST_SECONDS = 20.0
 NEW_SHARE = 0.02
+# While much is being read, merging would only repeat what the base does at the end.
+BUSY_PARTS = 12
 
 
 class Upkeep:
@@ -66,7 +68,7 @@ class Upkeep:
 
     async def _merge_what_is_due(self) -> None:
         async with self._turn:
-            while due := self._index.due():
+            while due := self._index.due(BUSY_PARTS if self._busy() else MAX_PARTS):
                 self._index.replace(due, await to_thread.run_sync(_merged, due))
 
     async def write_base(self) -> None:
