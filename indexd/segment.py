@@ -204,8 +204,8 @@ def narrowed(array: Array) -> Array:
     if len(array) and array.min() < 0:
         return array
     most = int(array.max()) if len(array) else 0
-    dtype = next(code for code in UNSIGNED if most <= np.iinfo(code).max)
-    return array.astype(dtype, copy=False)
+    size = max(1, most.bit_length() + 7 >> 3)
+    return array.astype(UNSIGNED[(size - 1).bit_length()], copy=False)
 
 
 def nothing() -> Segment:
