@@ -25,7 +25,7 @@ from indexd.segment import (
 )
 
 # How many postings are merged at a time; some 100 bytes of work space each.
-RANGE_POSTINGS = 1_000_000
+RANGE_POSTINGS = 300_000
 
 
 def merge(
