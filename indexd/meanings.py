@@ -7,6 +7,7 @@ other scripts, and what has too many digits to be divided by neighbours, are ask
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -37,7 +38,7 @@ _CLASSES[0x80:] = _HIGH
 # The sorts of characters: separators, ASCII words, plain CJK, and what needs a closer look.
 _APART, _WORD, _ALONE, _ELSE = range(4)
 _LAST_CHARACTER = 0x32400
-_CONJOINING = ("HANGUL CHOSEONG", "HANGUL JUNGSEONG", "HANGUL JONGSEONG")
+_JAMO = re.compile("[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]")
 # So many bytes of tokens are worked on at a time; some 40 bytes of work space for each.
 PIECE_BYTES = 1 << 20
 
@@ -178,15 +179,18 @@ def _sorts() -> Array:
     sorts = np.full(_LAST_CHARACTER + 1, _ELSE, np.uint8)
     sorts[[match.start() for match in NO_WORD.finditer(everything)]] = _APART
     sorts[[at for at in range(0x80) if chr(at).isalnum() or at == ord("_")]] = _WORD
-    sorts[[m.start() for m in CJK_CHARACTER.finditer(everything) if _is_steady(m.group())]] = _ALONE
+    sorts[_steady(CJK_CHARACTER.findall(everything))] = _ALONE
     return sorts
 
 
-def _is_steady(character: str) -> bool:
-    """Say whether folding leaves a character as it is, whatever stands beside it."""
-    conjoining = unicodedata.name(character, "").startswith(_CONJOINING)
-    folds = unicodedata.combining(character) or not unicodedata.is_normalized("NFKC", character)
-    return not (conjoining or folds)
+def _steady(characters: Sequence[str]) -> list[int]:
+    """Return the codes of those that folding leaves as they are, whatever stands beside them."""
+    folded = unicodedata.normalize("NFKC", "\n".join(characters)).split("\n")
+    return [
+        ord(character)
+        for character, one in zip(characters, folded, strict=True)
+        if character == one and not (unicodedata.combining(character) or _JAMO.match(character))
+    ]
 
 
 def _identifiers(blob: Array, bounds: Array, chosen: Array) -> tuple[list[_Spans], Array]:

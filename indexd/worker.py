@@ -7,6 +7,7 @@ when its input does.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import struct
@@ -35,6 +36,8 @@ HEADER = struct.Struct(">Q")
 READY = HEADER.pack(0)
 # Reading is for later, answering is for now.
 NICE = 5
+# A batch is some hundred thousand objects without a cycle: looking for one over and over is vain.
+COLLECT_AFTER = 200_000
 
 
 class Read(NamedTuple):
@@ -85,6 +88,7 @@ def result(body: bytes) -> Batch:
 def main() -> int:
     """Obey orders until there are no more."""
     os.nice(NICE)
+    gc.set_threshold(COLLECT_AFTER)
     roots: dict[Root, OpenRoot] = {}
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
