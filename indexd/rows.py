@@ -158,6 +158,8 @@ class Rows:
         """Return some free pages to the file system; say whether there are more."""
         self._cache._sql(f"PRAGMA incremental_vacuum({GIVEN_BACK_PAGES})").fetchall()
         ((free,),) = self._cache._sql("PRAGMA freelist_count").fetchall()
+        if not free:
+            self._cache._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return bool(free)
 
     def lost(self) -> bool:
