@@ -534,12 +534,14 @@ def test_places_come_back_from_their_bytes() -> None:
 
 
 def test_damaged_places_are_a_value_error() -> None:
-    data = messages.encode([Place(0, 0, 10, 0, 0, "bash")] * 9)
+    places = [Place(0, 0, 10, 0, 0, "bash")] * 9
+    data = messages.encode(places)
     for size in range(len(data)):
         with pytest.raises(ValueError):  # noqa: PT011
             messages.decode(data[:size])
-    for at in range(len(data)):
-        with pytest.raises(ValueError):  # noqa: PT011
-            messages.decode(flipped(data, at, at % 8))
+    for at in range(8 * len(data)):
+        # Deflate ends on a bit, so a few bits before its checksum mean nothing.
+        with contextlib.suppress(ValueError):
+            assert messages.decode(flipped(data, at // 8, at % 8)) == places
     with pytest.raises(ValueError):  # noqa: PT011
         messages.decode(zlib.compress(msgpack.packb([1, 2])))
