@@ -5,17 +5,21 @@ Runs in a thread of the daemon, or in a worker process without the cache at hand
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from indexd.errors import NotAllowed
+from indexd.build import build
+from indexd.errors import IndexdError, NotAllowed
 from indexd.finding import Found
 from indexd.formats.registry import FORMATS
 from indexd.model import SessionState
-from indexd.reading import Job, read
+from indexd.reading import BATCH_CHARACTERS, Job, Outcome, read
 from indexd.records import Record
+from indexd.segment import Segment
 from indexd.settling import Change, Fetch, RowsLost, settle
+from indexd.split import by_file
 from indexd.tail import Stamp
 from indexd.text import Profile
 
@@ -44,20 +48,79 @@ def attend(task: Task, fetch: Fetch) -> Change:
     Raises NotAllowed when the file may not be opened or is gone, OSError when reading fails,
     TooMuch when it is to be read from the beginning and is over the task's limit.
     """
+    try:
+        return settle(task.old, _counted(look(task), task.profile), fetch)
+    except RowsLost:  # Begin anew, as for a file never seen.
+        return settle(task.old, _counted(look(task, anew=True), task.profile), fetch)
+
+
+class Together(NamedTuple):
+    """What there is to say of several sessions, and segments of all their documents."""
+
+    changes: list[Change | Exception]
+    segments: list[Segment]
+
+
+def attend_to_all(tasks: Iterable[Task]) -> Together:
+    """Return what there is to say of sessions never seen before, or why one cannot be read.
+
+    Their documents are counted together, which costs far less than file by file.
+    """
+    answer = Together([], [])
+    waiting: list[Outcome | Exception] = []
+    characters = 0
+    for task in tasks:
+        try:
+            outcome = look(task)
+        except (IndexdError, OSError) as error:
+            waiting.append(error)
+            continue
+        waiting.append(outcome)
+        characters += sum(len(entry.document.text) for entry in outcome.entries)
+        if characters > BATCH_CHARACTERS:
+            _settle_all(waiting, task.profile, answer)
+            waiting, characters = [], 0
+    if waiting:
+        _settle_all(waiting, task.profile, answer)
+    return answer
+
+
+def _settle_all(waiting: list[Outcome | Exception], profile: Profile, answer: Together) -> None:
+    outcomes = [each for each in waiting if isinstance(each, Outcome)]
+    together = build([entry for each in outcomes for entry in each.entries], profile)
+    answer.segments.extend([together, *(s for each in outcomes for s in each.segments)])
+    apart = dict(by_file(together))
+    for each in waiting:
+        if isinstance(each, Outcome):
+            own = apart.pop(each.record.file_id, None)
+            segments = each.segments if own is None else [*each.segments, own]
+            whole = each._replace(segments=segments, entries=[])
+            answer.changes.append(settle(None, whole, lambda key: None))
+        else:
+            answer.changes.append(each)
+
+
+def _counted(outcome: Outcome, profile: Profile) -> Outcome:
+    """Return the outcome with all of its documents in segments."""
+    if not outcome.entries:
+        return outcome
+    segments = [*outcome.segments, build(outcome.entries, profile)]
+    return outcome._replace(segments=segments, entries=[])
+
+
+def look(task: Task, *, anew: bool = False) -> Outcome:
+    """Return what a look at a session finds, `anew` as if it had never been read.
+
+    Raises as `attend` does.
+    """
     found, old = task.found, task.old
     base = _now(found, old)
-    hint = found.root.root.format
-    root = found.root.directory
-    job = Job(base, hint, task.new_file_id, task.profile, task.thorough, task.limit)
-    outcome = read(job, root)
-    outcome = outcome._replace(record=_with_sidecars(found, outcome.record, old))
-    try:
-        return settle(old, outcome, fetch)
-    except RowsLost:  # Begin anew, as for a file never seen.
-        base = msgspec.structs.replace(base, checkpoint=None)
-        outcome = read(job._replace(record=base, thorough=False), root)
-        record = _with_sidecars(found, outcome.record, None)
-        return settle(old, outcome._replace(record=record), fetch)
+    if anew:
+        base, old = msgspec.structs.replace(base, checkpoint=None), None
+    thorough = task.thorough and not anew
+    job = Job(base, found.root.root.format, task.new_file_id, task.profile, thorough, task.limit)
+    outcome = read(job, found.root.directory)
+    return outcome._replace(record=_with_sidecars(found, outcome.record, old))
 
 
 def _now(found: Found, old: Record | None) -> Record:

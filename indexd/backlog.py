@@ -37,7 +37,10 @@ EXHAUSTED_PAUSE_SECONDS = 0.1
 
 
 class Backlog:
-    """Files waiting to be read, by session path; `turn` is held while anything is published."""
+    """Files waiting to be read, by session path; `turn` is held while anything is published.
+
+    unread_bytes: how much of them was not read yet when they began to wait.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,8 @@ class Backlog:
         self._library, self._publisher, self._fetch = library, publisher, fetch
         self._profile, self._turn = profile, turn
         self._waiting: dict[str, Found] = {}
+        self._unread: dict[str, int] = {}
+        self.unread_bytes = 0
         self._reading: set[str] = set()
         self._usable = True
         self._deaths: Counter[str] = Counter()
@@ -63,23 +68,22 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def unread_bytes(self) -> int:
-        """Return how many bytes are not read yet."""
-        waiting = list(self._waiting.items())
-        return sum(unread_bytes(found.stamp, self._library.get(path)) for path, found in waiting)
-
     def leaves_out(self, found: Found) -> bool:
         """Say whether a worker died of this file, as it still is."""
         return self._deadly.get(found.candidate.path) == found.stamp
 
     def add(self, files: list[Found]) -> None:
         """Let files wait; one that waits already waits in its newer form."""
-        self._waiting |= {found.candidate.path: found for found in files}
+        for found in files:
+            path = found.candidate.path
+            unread = unread_bytes(found.stamp, self._library.get(path))
+            self.unread_bytes += unread - self._unread.get(path, 0)
+            self._waiting[path], self._unread[path] = found, unread
 
     def remove(self, path: str) -> None:
         """Let a file wait no longer."""
         self._waiting.pop(path, None)
+        self.unread_bytes -= self._unread.pop(path, 0)
         self._tell()
 
     def start(self) -> None:

@@ -89,11 +89,10 @@ def beyond(
 
 def _runs_beyond(record: Record, have: int, fetch: Fetch) -> list[Segment]:
     found = []
-    for at, run in enumerate(record.runs):
-        later = record.runs[at + 1].first_message if at + 1 < len(record.runs) else None
-        if later is not None and later <= have:
+    for run, end in record.ends():
+        if end <= have:
             continue
-        segment = segment_of(record, run, fetch)
+        segment = segment_of(record, run, have, fetch)
         wanted = segment.columns.message >= have
         found.append(segment if wanted.all() else merge([segment], [np.asarray(wanted)]))
     return found

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, BinaryIO
 
 import msgpack
 import numpy as np
 
 from indexd.blocks import Blocks, Column, pack
+from indexd.hashes import span_hashes
 from indexd.packing import PackedPostings, packed
 from indexd.segment import (
     ESCAPE,
@@ -30,7 +30,6 @@ from indexd.segment import (
     Segment,
     assemble,
     narrowed,
-    term_hash,
 )
 from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
 
@@ -39,7 +38,7 @@ _RESIDENT = ("file", "message", "call", "length", "tool")
 _DISTANT = ("digest", "timestamp", "offset", "size", "part")
 # Where a document lies and when it was said; in a file these are in blocks.
 _PLACES = {"timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4"}
-# Sections that are compressed in a file: all that is read once and whole, but for hashes.
+# Sections that are compressed in a file: all that is read once and whole.
 _ZIPPED = frozenset({
     *_RESIDENT, "file_ids", "term_sizes", "blob", "counts", "codes", "block_sizes", "place_sizes",
 })  # fmt: skip
@@ -48,7 +47,7 @@ _WIDTHS = {
     "digest": "<u8", "timestamp": "<i8", "offset": "<u8", "size": "<u4", "part": "<u4",
 }  # fmt: skip
 _CODES = frozenset(np.dtype(code).str for code in (*UNSIGNED, "<i8"))
-_MAGIC = b"indexd-base\x02"
+_MAGIC = b"indexd-base\x03"
 # Up to so many elements of a column in a file are read one by one: a page of hits, say.
 SINGLE_READS = 64
 # Bounds what a damaged length can make us read; a header holds 12 bytes per file.
@@ -228,7 +227,7 @@ def _load(source: Source) -> tuple[Segment, dict[str, Any]]:
         tuple(names),
         _ranks(array("kind_starts")),
         Columns(*(distant[name] if name in distant else resident[name] for name in _WIDTHS)),
-        Dictionary(array("hashes"), _starts(array("term_sizes")), array("blob").tobytes()),
+        _dictionary(_starts(array("term_sizes")), array("blob").tobytes()),
         PackedPostings(array("counts"), array("codes"), array("block_sizes"), section("postings"))
         if in_blocks
         else PlainPostings(
@@ -249,7 +248,6 @@ def _sections(segment: Segment) -> dict[str, Array]:
     sections = {
         "file_ids": segment.file_ids,
         "kind_starts": segment.kind_starts,
-        "hashes": segment.dictionary.hashes,
         "term_sizes": narrowed(np.diff(segment.dictionary.starts)),
         "blob": np.frombuffer(segment.dictionary.blob, "u1"),
         "counts": narrowed(np.diff(segment.postings.starts)),
@@ -343,6 +341,5 @@ def _ranks(kind_starts: Array) -> Array:
 
 
 def _dictionary(starts: Array, blob: bytes) -> Dictionary:
-    bounds = starts.tolist()
-    hashes = np.array([term_hash(blob[a:b]) for a, b in pairwise(bounds)], "u8")
-    return Dictionary(hashes, starts, blob)
+    text = np.frombuffer(blob, "u1")
+    return Dictionary(span_hashes(text, starts[:-1], starts[1:]), starts, blob)

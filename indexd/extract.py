@@ -36,13 +36,31 @@ def documents(message: Message, message_index: int, *, reveal: bool = False) -> 
     Results of several tools in one message are one document per tool. Blank ones are left out.
     Secrets in their texts are masked unless `reveal`.
     """
+    blocks = message.blocks
+    if len(blocks) == 1:
+        return _document(blocks[0], _words(blocks[0]), message_index, 0, reveal)
     found: list[Document] = []
-    for kind, calls in _by_call(message).items():
-        for call, blocks in enumerate(calls):
-            text = _tidy("\n".join(_analysed(block) for block in blocks), reveal)
-            if not _blank(text):
-                found.append(Document(kind, text, message_index, blocks[0].tool_name, call))
+    for calls in _by_call(message).values():
+        for call, alike in enumerate(calls):
+            text = "\n".join(map(_words, alike))
+            found += _document(alike[0], text, message_index, call, reveal)
     return found
+
+
+def _document(
+    block: Block, text: str, message_index: int, call: int, reveal: bool
+) -> list[Document]:
+    """Return the document of the kind and tool of `block` that says `text`; none if blank."""
+    text = _tidy(text, reveal)
+    if not text or text.isspace():
+        return []
+    return [Document(block.kind, text, message_index, block.tool_name, call)]
+
+
+def _words(block: Block) -> str:
+    """Return what is analysed of a block."""
+    text = _flattened(block.arguments) if block.kind is Kind.TOOL_INPUT else block.text
+    return _named(block.tool_name, text)
 
 
 def displayed(message: Message, kind: Kind, call: int = 0, *, reveal: bool = False) -> str:
@@ -67,11 +85,6 @@ def _by_call(message: Message) -> dict[Kind, list[list[Block]]]:
         else:
             own.append(block)
     return found
-
-
-def _analysed(block: Block) -> str:
-    text = _flattened(block.arguments) if block.kind is Kind.TOOL_INPUT else block.text
-    return _named(block.tool_name, text)
 
 
 def display(block: Block, *, reveal: bool = False) -> str:
@@ -102,10 +115,6 @@ def shown_arguments(block: Block, *, reveal: bool = False) -> str:
 
 def _named(tool: str, text: str) -> str:
     return f"{tool} {text}" if tool and text else tool or text
-
-
-def _blank(text: str) -> bool:
-    return not text or text.isspace()
 
 
 def _flattened(arguments: object) -> str:

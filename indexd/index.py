@@ -142,10 +142,10 @@ class Index:
         kept = now.remembered if same and not gone else {}
         self._assign(tuple(p for p in parts if p is not None), files, kept)
 
-    def due(self) -> tuple[Part, ...]:
-        """Return the youngest parts that should become one; empty when none should."""
+    def due(self, most: int = MAX_PARTS) -> tuple[Part, ...]:
+        """Return the youngest parts that should become one; empty when there are up to `most`."""
         parts = self.snapshot.parts
-        if len(parts) <= MAX_PARTS:
+        if len(parts) <= most:
             return ()
         total, first = 0, len(parts)
         for at in range(len(parts) - 1, -1, -1):

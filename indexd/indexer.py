@@ -71,11 +71,10 @@ class Indexer:
         self._cookies = os.path.join(cache_dir, "cookies")
         self._watcher: Watcher | None = None
         base_path = os.path.join(cache_dir, base_name)
-        self.upkeep = Upkeep(
-            index, self.library, store, base_path, lambda: bool(self.backlog), prepare
-        )
-        self._publisher = Publisher(index, self.library, store, self.upkeep)
         self._turn = anyio.Lock()
+        busy: Callable[[], bool] = lambda: bool(self.backlog)  # noqa: E731
+        self.upkeep = Upkeep(index, self.library, store, base_path, busy, self._turn, prepare)
+        self._publisher = Publisher(index, self.library, store, self.upkeep)
         self.backlog = Backlog(self.library, self._publisher, store.get, profile, self._turn)
         self._one = CapacityLimiter(1)
         self._listed, self._swept = anyio.Event(), anyio.Event()

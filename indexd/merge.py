@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from indexd.hashes import changes, gathered, in_order
 from indexd.packing import Packed, joined, pack
 from indexd.segment import (
     Array,
@@ -24,7 +25,7 @@ from indexd.segment import (
 )
 
 # How many postings are merged at a time; some 100 bytes of work space each.
-RANGE_POSTINGS = 1_000_000
+RANGE_POSTINGS = 300_000
 
 
 def merge(
@@ -160,9 +161,10 @@ def _merge_range(
     bounds: Sequence[tuple[int, int]],
 ) -> tuple[Dictionary, PlainPostings]:
     parts = list(zip(segments, ordinals, bounds, strict=True))
-    hashes, term_of = np.unique(
-        _concat([s.dictionary.hashes[a:b] for s, _, (a, b) in parts]), return_inverse=True
-    )
+    places, hashes = in_order(_concat([s.dictionary.hashes[a:b] for s, _, (a, b) in parts]))
+    fresh = changes(hashes)
+    term_of = np.empty(len(places), np.int64)
+    term_of[places] = np.cumsum(fresh) - 1
     keys, freqs = [], []
     at = 0
     for segment, new, (first, last) in parts:
@@ -172,10 +174,12 @@ def _merge_range(
         keys.append(part_keys)
         freqs.append(part_freqs)
     ordered, values = sort_pairs(_concat(keys), _concat(freqs))
-    used, compact = np.unique(ordered // max(1, documents), return_inverse=True)
-    ordered = compact * max(1, documents) + ordered % max(1, documents)
-    dictionary = _range_dictionary([(s, b) for s, _, b in parts], hashes, used)
-    return dictionary, postings_of(len(used), documents, ordered, values)
+    owners, targets = np.divmod(ordered, max(1, documents))
+    of_used = changes(owners)
+    used = owners[of_used]
+    heads = places[np.flatnonzero(fresh)[used]]
+    dictionary = _range_dictionary([(s, b) for s, _, b in parts], hashes[fresh][used], heads)
+    return dictionary, postings_of(len(used), np.cumsum(of_used) - 1, targets, values)
 
 
 def _range_postings(
@@ -191,24 +195,20 @@ def _range_postings(
 
 
 def _range_dictionary(
-    parts: Sequence[tuple[Segment, tuple[int, int]]], hashes: Array, used: Array
+    parts: Sequence[tuple[Segment, tuple[int, int]]], hashes: Array, heads: Array
 ) -> Dictionary:
-    """Return the dictionary of the used terms; each string comes from one part that has it."""
-    wanted = hashes[used]
-    owner = np.empty(len(wanted), np.int64)
-    place = np.empty(len(wanted), np.int64)
-    for number, (segment, (first, last)) in enumerate(parts):
-        mine = segment.dictionary.hashes[first:last]
-        at = wanted.searchsorted(mine)
-        at[at == len(wanted)] = 0
-        hit = np.flatnonzero(wanted[at] == mine) if len(wanted) else np.zeros(0, np.int64)
-        owner[at[hit]] = number
-        place[at[hit]] = hit + first
-    terms = [
-        parts[o][0].dictionary.term(p) for o, p in zip(owner.tolist(), place.tolist(), strict=True)
-    ]
-    starts = np.cumsum([0, *map(len, terms)], dtype=np.int64)
-    return Dictionary(wanted, starts, b"".join(terms))
+    """Return the dictionary of some terms, given by their places in the slices end to end."""
+    text, starts, ends = [], [], []
+    at = 0
+    for segment, (first, last) in parts:
+        bounds = segment.dictionary.starts[first : last + 1]
+        begin, end = int(bounds[0]), int(bounds[-1])
+        text.append(np.frombuffer(segment.dictionary.blob, np.uint8)[begin:end])
+        starts.append(bounds[:-1] - begin + at)
+        ends.append(bounds[1:] - begin + at)
+        at += end - begin
+    blob, limits = gathered(_concat(text), _concat(starts)[heads], _concat(ends)[heads])
+    return Dictionary(hashes, limits, blob.tobytes())
 
 
 def _join_dictionaries(parts: Sequence[Dictionary]) -> Dictionary:

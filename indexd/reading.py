@@ -54,12 +54,14 @@ class Outcome(NamedTuple):
     """What a look found.
 
     record: what is known now; its `file_id` is the job's new one if the old content is gone.
-    segments, places: of the messages that this look brought.
+    segments, places: of the messages that this look brought; `entries` are documents of them that
+    are not in a segment yet, so that those of many files can be counted together.
     keep: which earlier messages still stand (None: all of them); see `Kept`.
     """
 
     record: Record
     segments: list[Segment]
+    entries: list[Entry]
     places: list[Place]
     keep: Kept | None
 
@@ -104,11 +106,11 @@ def _follow(job: Job, look: Look, fd: int) -> Outcome:
         )
     elif look.verdict is Verdict.UNCHANGED:
         record = msgspec.structs.replace(record, checkpoint=look.checkpoint())
-        return Outcome(record, [], [], None)
+        return Outcome(record, [], [], [], None)
     reader, problem = _reader(record, job.hint, fd, look)
     if reader is None:
         record = msgspec.structs.replace(record, checkpoint=look.checkpoint(), problem=problem)
-        return Outcome(record, [], [], None)
+        return Outcome(record, [], [], [], None)
     return _gather(job, record, reader, problem, look)
 
 
@@ -169,8 +171,7 @@ def _gather(job: Job, record: Record, reader: Format, problem: str, look: Look) 
         path_facts=reader.path_facts(record.path),
         checkpoint=look.checkpoint(),
     )
-    segments, places = gathered.finish(file_id)
-    return Outcome(record, segments, places, kept)
+    return Outcome(record, *gathered.finish(file_id), kept)
 
 
 class _Gathered:
@@ -204,11 +205,13 @@ class _Gathered:
             return None
         return Kept(self._below, frozenset(self._replaced))
 
-    def finish(self, file_id: int) -> tuple[list[Segment], list[Place]]:
-        """Return the segments and places of everything taken, under `file_id`."""
-        self._flush()
+    def finish(self, file_id: int) -> tuple[list[Segment], list[Entry], list[Place]]:
+        """Return the segments, entries and places of everything taken, under `file_id`."""
         segments = [segment.with_file_id(file_id) for segment in self._segments]
-        return segments, [self._places[index] for index in sorted(self._places)]
+        entries = self._entries
+        if file_id != self._file_id:
+            entries = [entry._replace(file_id=file_id) for entry in entries]
+        return segments, entries, [self._places[index] for index in sorted(self._places)]
 
     def _add(self, message: Message, line: Line, part: int) -> None:
         state = self._state
@@ -221,13 +224,15 @@ class _Gathered:
             state.next_index = index + 1
         state.timestamp = message.timestamp or state.timestamp
         state.began = state.began or state.timestamp
-        time = state.timestamp or 0
-        name = next((b.tool_name for b in message.blocks if b.tool_name), "")
-        self._places[index] = Place(index, line.offset, len(line.data), part, time, name)
+        time, offset, size = state.timestamp or 0, line.offset, len(line.data)
+        name = ""
+        for block in message.blocks:
+            if block.tool_name:
+                name = block.tool_name
+                break
+        self._places[index] = Place(index, offset, size, part, time, name)
         for document in documents(message, index):
-            self._entries.append(
-                Entry(self._file_id, document, time, line.offset, len(line.data), part)
-            )
+            self._entries.append(Entry(self._file_id, document, time, offset, size, part))
             self._characters += len(document.text)
 
     def _rewind(self, length: int) -> None:

@@ -22,11 +22,15 @@ VERSION = 2
 
 
 class Run(NamedTuple):
-    """One stored segment of a file: its number, its documents, its first message."""
+    """One run of a file's messages: its number, its documents, its first message.
+
+    Its stored segment has the documents of messages from `kept_from` on; the base has the others.
+    """
 
     number: int
     documents: int
     first_message: int
+    kept_from: int = 0
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
@@ -58,6 +62,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     def messages(self) -> int:
         """Return how many messages the session has."""
         return self.state.next_index
+
+    def ends(self) -> list[tuple[Run, int]]:
+        """Return each run and the message that comes after it."""
+        firsts = [run.first_message for run in self.runs[1:]]
+        return list(zip(self.runs, [*firsts, self.messages], strict=False))
 
     def facts(self) -> FileFacts:
         """Return what a search may know of this file."""

@@ -21,9 +21,11 @@ import diskcache
 log = logging.getLogger(__name__)
 Changes = Mapping[bytes, bytes | None]
 
-SCHEMA = b"2"
+SCHEMA = b"3"
 # SQLite copies a value whole; pieces of this size bound that copy.
 PIECE_BYTES = 4 * 1024 * 1024
+# Pages that are returned at a time, so that a read waits some milliseconds for it.
+GIVEN_BACK_PAGES = 1000
 _SETTINGS = {
     "eviction_policy": "none",
     "cull_limit": 0,
@@ -31,12 +33,12 @@ _SETTINGS = {
     "statistics": 0,
     "tag_index": 0,
     "disk_min_file_size": 2**62,
-    "sqlite_auto_vacuum": 0,
+    "sqlite_auto_vacuum": 2,
     "sqlite_mmap_size": 0,
     "sqlite_cache_size": 1024,
     "sqlite_synchronous": 1,
     "sqlite_journal_mode": "wal",
-    "sqlite_journal_size_limit": 64 * 1024 * 1024,
+    "sqlite_journal_size_limit": 1024 * 1024,
 }
 _SETTING_NAMES = {*diskcache.core.DEFAULT_SETTINGS, *diskcache.core.METADATA, *_SETTINGS}
 _TABLES = {
@@ -151,6 +153,14 @@ class Rows:
             if self._cache._con.in_transaction:
                 self._cache._sql("ROLLBACK")
             raise _first(error) from None
+
+    def give_back(self) -> bool:
+        """Return some free pages to the file system; say whether there are more."""
+        self._cache._sql(f"PRAGMA incremental_vacuum({GIVEN_BACK_PAGES})").fetchall()
+        ((free,),) = self._cache._sql("PRAGMA freelist_count").fetchall()
+        if not free:
+            self._cache._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return bool(free)
 
     def lost(self) -> bool:
         """Say whether the database was removed or replaced under us."""

@@ -17,12 +17,10 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-import xxhash
-from numpy.typing import NDArray
 
+from indexd.hashes import Array as Array
+from indexd.hashes import term_hash as term_hash
 from indexd.model import KINDS
-
-Array = NDArray[Any]
 
 # Term frequencies are kept in one byte; this value says "look in `large`".
 ESCAPE = 255
@@ -172,11 +170,6 @@ class Segment:
         return ranks
 
 
-def term_hash(term: bytes) -> int:
-    """Return the 64-bit hash that orders dictionaries."""
-    return xxhash.xxh3_64_intdigest(term)
-
-
 def assemble(
     file_ids: Array,
     tool_names: tuple[str, ...],
@@ -211,8 +204,8 @@ def narrowed(array: Array) -> Array:
     if len(array) and array.min() < 0:
         return array
     most = int(array.max()) if len(array) else 0
-    dtype = next(code for code in UNSIGNED if most <= np.iinfo(code).max)
-    return array.astype(dtype, copy=False)
+    size = max(1, most.bit_length() + 7 >> 3)
+    return array.astype(UNSIGNED[(size - 1).bit_length()], copy=False)
 
 
 def nothing() -> Segment:
@@ -224,20 +217,18 @@ def nothing() -> Segment:
         i64,
         Columns(u32, u32, u32, u32, u32, u64, i64, u64, u32, u32),
         Dictionary(u64, np.zeros(1, np.int64), b""),
-        postings_of(0, 0, i64, i64),
+        postings_of(0, i64, i64, i64),
     )
 
 
-def postings_of(terms: int, documents: int, keys: Array, freqs: Array) -> PlainPostings:
-    """Return the postings of `terms` terms from pairs ordered by key.
+def postings_of(terms: int, owners: Array, ordinals: Array, freqs: Array) -> PlainPostings:
+    """Return the postings of `terms` terms: parallel arrays, ordered by term and ordinal.
 
-    A key is term * documents + ordinal; each occurs once.
+    `owners` says which term each posting is of.
     """
-    documents = max(1, documents)
-    owners, ordinals = np.divmod(keys, documents)
     large_at = np.flatnonzero(freqs >= ESCAPE)
     return PlainPostings(
-        owners.searchsorted(np.arange(terms + 1)),
+        np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=terms)))).astype(np.int64),
         ordinals.astype(np.uint32),
         np.minimum(freqs, ESCAPE).astype(np.uint8),
         large_at,

@@ -76,9 +76,31 @@ def removal(record: Record) -> dict[bytes, bytes | None]:
     return rows
 
 
-def segment_of(record: Record, run: Run, fetch: Fetch) -> Segment:
-    """Return a stored segment. Raises RowsLost."""
+def let_go(record: Record, covered: int) -> tuple[Record, dict[bytes, bytes | None]]:
+    """Return the record without the stored segments of messages below `covered`, and its rows.
+
+    They are in the base, and twice on disk is once too often.
+    """
+    runs, rows = [], dict[bytes, bytes | None]()
+    for run, end in record.ends():
+        if run.kept_from < end <= covered:
+            rows[records.segment_key(record.file_id, run.number)] = None
+            run = run._replace(kept_from=end)
+        runs.append(run)
+    if rows:
+        record = msgspec.structs.replace(record, runs=tuple(runs))
+        rows[records.record_key(record.file_id)] = records.encode(record)
+    return record, rows
+
+
+def segment_of(record: Record, run: Run, since: int, fetch: Fetch) -> Segment:
+    """Return what is stored of a run, with all documents of messages from `since` on.
+
+    Raises RowsLost.
+    """
     key = records.segment_key(record.file_id, run.number)
+    if run.kept_from > max(since, run.first_message):
+        raise RowsLost(record.path, key, "in the base alone")
     return _decoded(encoding.decode, record, fetch, key)
 
 
@@ -91,8 +113,9 @@ def places_of(record: Record, run: Run, fetch: Fetch) -> list[Place]:
 def rows_are_whole(record: Record, fetch: Fetch) -> bool:
     """Say whether the cache has all that was stored of a session."""
     try:
-        for run in record.runs:
-            segment_of(record, run, fetch)
+        for run, end in record.ends():
+            if run.kept_from < end:
+                segment_of(record, run, run.kept_from, fetch)
             places_of(record, run, fetch)
     except RowsLost:
         return False
@@ -121,11 +144,13 @@ def _append(record: Record, outcome: Outcome, fetch: Fetch) -> Change:
         places = outcome.places
         while runs and runs[-1].documents <= 2 * run.documents:
             last = runs.pop()
-            segment = merge([segment_of(record, last, fetch), segment])
+            if last.kept_from < run.first_message:
+                segment = merge([segment_of(record, last, last.kept_from, fetch), segment])
             places = places_of(record, last, fetch) + places
             rows[records.segment_key(record.file_id, run.number)] = None
             rows[records.places_key(record.file_id, run.number)] = None
-            run = Run(last.number, len(segment), last.first_message)
+            together = last.documents + run.documents
+            run = Run(last.number, together, last.first_message, last.kept_from)
         runs.append(run)
         rows |= _run_rows(record.file_id, run, segment, places)
     record = _counted(record, tuple(runs))
@@ -140,7 +165,7 @@ def _rewritten(old: Record, outcome: Outcome, fetch: Fetch) -> tuple[list[Segmen
     segments: list[Segment] = []
     places: dict[int, Place] = {}
     for run in old.runs:
-        segment = segment_of(old, run, fetch)
+        segment = segment_of(old, run, run.first_message, fetch)
         kept = merge([segment], [keep.mask(segment.columns.message)])
         segments.append(kept.with_file_id(outcome.record.file_id))
         places |= {p.message_index: p for p in places_of(old, run, fetch)}

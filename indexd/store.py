@@ -88,6 +88,12 @@ class Store:
         """
         return self._call(lambda: self._scan(prefix))
 
+    def give_back(self) -> None:
+        """Let the file shrink to what it holds, bit by bit, between other work."""
+        with self._lock:
+            self._must_be_open()
+            self._calls.put(self._give_back)
+
     def flush(self) -> bool:
         """Try to write all that waits; return whether nothing waits any more."""
         self._call(self._drain_now)
@@ -174,6 +180,10 @@ class Store:
             if not temporary(error):
                 self._rebuild(f"the cache was damaged and is being rebuilt: {_reason(error)}")
         return nothing
+
+    def _give_back(self) -> None:
+        if not self._failures and self._read(lambda rows: rows.give_back(), False):
+            self._calls.put(self._give_back)
 
     def _drain(self) -> None:
         # While the disk refuses, only the pause decides when to try again.

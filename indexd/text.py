@@ -6,8 +6,7 @@ parts and joined forms of identifiers, overlapping CJK bigrams, and accent and w
 
 Terms are UTF-8 bytes. Everything here works on *raw tokens*: the pieces between ASCII
 separators, found by `bytes.translate` and `split` at several times the speed of a regular
-expression. What a raw token means is worked out once and remembered, since a few thousand
-different tokens make up most of any text.
+expression. What many of them mean is worked out together in `meanings`, by the same rules.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Profile = Literal["seed", "code"]
 
 # Which terms a text gives: the number counts up whenever this module would give others, and the
 # properties of characters come with the interpreter.
-ANALYSIS = f"2-{unicodedata.unidata_version}"
+ANALYSIS = f"3-{unicodedata.unidata_version}"
 # Longer terms are blobs (hashes, encoded data); profile `code` drops them.
 MAX_TERM_CHARACTERS = 128
 # Words that change case or go over to digits this often, into parts shorter than this on
@@ -55,17 +54,18 @@ SOUND_MARKS = "\u30fc\uff70\uff9e\uff9f"
 MARKS = "\u0300-\u036f\u3099\u309a"
 
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-_SEPARATE = bytes(byte if byte >= 0x80 or byte in _WORD_BYTES else 0x20 for byte in range(256))
-# Stands between texts that are split together, and only there.
-BOUNDARY = b"\0"
-_SEPARATE_TEXTS = BOUNDARY + _SEPARATE[1:]
+# Translate ASCII separators to blanks, and the second capitals to small letters.
+SEPARATE = bytes(byte if byte >= 0x80 or byte in _WORD_BYTES else 0x20 for byte in range(256))
+SEPARATE_LOWER = SEPARATE.lower()
 
 # A CJK run keeps its sound marks, unless a word follows them: then they begin that word.
 _PIECE = re.compile(
     rf"(?P<cjk>[{CJK}](?:[{CJK}{MARKS}]|[{SOUND_MARKS}]++(?![^\W{CJK}]))*)"
     rf"|[^\W{CJK}](?:(?![{CJK}])[\w{MARKS}])*"
 )
-_CJK_CHARACTER = re.compile(f"[{CJK}]")
+CJK_CHARACTER = re.compile(f"[{CJK}]")
+# What is in no word, and joins none.
+NO_WORD = re.compile(rf"[^\w{CJK}{MARKS}]")
 _MARK = re.compile(f"[{MARKS}{SOUND_MARKS}]")
 _UNDERSCORED = re.compile("[^_]+")
 _PART = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -92,15 +92,7 @@ class Meaning(NamedTuple):
 
 def raw_tokens(text: str) -> list[bytes]:
     """Return the pieces of `text` between ASCII separators, as UTF-8, case kept."""
-    return text.encode("utf-8", "replace").translate(_SEPARATE).split()
-
-
-def tokens_of(texts: Sequence[str]) -> list[bytes]:
-    """Return the raw tokens of several texts end to end, BOUNDARY between each two."""
-    joined = " \0 ".join(texts)
-    if joined.count("\0") >= len(texts) > 0:
-        joined = " \0 ".join(text.replace("\0", " ") for text in texts)
-    return joined.encode("utf-8", "replace").translate(_SEPARATE_TEXTS).split()
+    return text.encode("utf-8", "replace").translate(SEPARATE).split()
 
 
 def meaning(raw: bytes, profile: Profile) -> Meaning:
@@ -309,7 +301,7 @@ def _cjk_places(run: str, profile: Profile) -> list[tuple[int, int, bytes]]:
 
 def _new_letters(letters: Sequence[_Letter], seed: Collection[str]) -> list[_Letter]:
     known = frozenset(seed)
-    return [x for x in letters if x.text not in known and _CJK_CHARACTER.match(x.text)]
+    return [x for x in letters if x.text not in known and CJK_CHARACTER.match(x.text)]
 
 
 def _letters(run: str) -> list[_Letter]:
@@ -320,7 +312,7 @@ def _letters(run: str) -> list[_Letter]:
         _Letter(start, end, character)
         for start, end, folded in _clusters(run)
         for character in folded
-        if _CJK_CHARACTER.match(character) or _is_word(character)
+        if CJK_CHARACTER.match(character) or _is_word(character)
     ]
 
 
@@ -342,7 +334,7 @@ def _seed_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield where the seed terms of any text lie, by the letter of the definition."""
     start = -1
     for at, character in enumerate(text):
-        alone = _CJK_CHARACTER.match(character) is not None
+        alone = CJK_CHARACTER.match(character) is not None
         if not alone and (character == "_" or _is_word(character)):
             start = at if start < 0 else start
             continue

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio
 from anyio import to_thread
 
-from indexd import base, records
-from indexd.index import Index, Part, Snapshot, merge_parts
+from indexd import base, memory, records
+from indexd.index import MAX_PARTS, Index, Part, Snapshot, merge_parts
 from indexd.library import Library
 from indexd.records import Record
 from indexd.segment import Segment
-from indexd.settling import removal
+from indexd.settling import let_go, removal
 from indexd.store import Store
 
 log = logging.getLogger(__name__)
@@ -23,13 +23,16 @@ log = logging.getLogger(__name__)
 # restart takes what is new from each file's rows, and a base is written as a whole.
 REST_SECONDS = 20.0
 NEW_SHARE = 0.02
+# While much is being read, merging would only repeat what the base does at the end.
+BUSY_PARTS = 12
 
 
 class Upkeep:
     """Merges parts as they become many, and writes the base.
 
-    `busy` says that work is under way; `prepare` works out, for a snapshot with large parts that
-    are new, what queries would else have to.
+    `busy` says that work is under way; `publishing` is held by whoever changes what is known;
+    `prepare` works out, for a snapshot with large parts that are new, what queries would else
+    have to.
     """
 
     def __init__(
@@ -39,10 +42,14 @@ class Upkeep:
         store: Store,
         base_path: str,
         busy: Callable[[], bool],
+        publishing: anyio.Lock,
         prepare: Callable[[Snapshot], None],
     ) -> None:
         self._index, self._library, self._store = index, library, store
-        self._base_path, self._busy, self._prepare = base_path, busy, prepare
+        self._base_path, self._busy, self._publishing = base_path, busy, publishing
+        self._prepare = prepare
+        # What the base covers and rows may have still.
+        self._covers: Mapping[int, int] = {}
         self._base: Segment | None = None
         self._turn = anyio.Lock()
         self._wanted = anyio.Event()
@@ -66,11 +73,17 @@ class Upkeep:
 
     async def _merge_what_is_due(self) -> None:
         async with self._turn:
-            while due := self._index.due():
-                await self._replace(due, await to_thread.run_sync(merge_parts, due))
+            while due := self._index.due(BUSY_PARTS if self._busy() else MAX_PARTS):
+                await self._replace(due, await to_thread.run_sync(_merged, due))
 
     async def write_base(self) -> None:
         """Write the base if enough of the index is new to it; a full disk is no error."""
+        await self._write_base()
+        if self._covers:
+            await self._let_go()
+            memory.give_back()
+
+    async def _write_base(self) -> None:
         async with self._turn:
             snapshot = self._index.snapshot
             if self._unlike_base(snapshot) <= NEW_SHARE * snapshot.documents:
@@ -79,12 +92,29 @@ class Upkeep:
             segment = await to_thread.run_sync(self._save, snapshot.parts, covers)
             if segment is not None:
                 self._base = segment
+                self._covers = {i: covers.get(i, 0) for i in segment.file_ids.tolist()}
                 await self._replace(snapshot.parts, segment)
 
     async def _replace(self, parts: Sequence[Part], segment: Segment) -> None:
         self._index.replace(parts, segment)
         if not self._busy():
             await to_thread.run_sync(self._prepare, self._index.snapshot)
+
+    async def _let_go(self) -> None:
+        """Remove rows of what the base has as well, unless somebody is about to build on them."""
+        async with self._publishing:
+            if self._busy():
+                return
+            rows: dict[bytes, bytes | None] = {}
+            for record in self._library:
+                record, gone = let_go(record, self._covers.get(record.file_id, 0))
+                if gone:
+                    self._library.put(record)
+                    rows |= gone
+            self._covers = {}
+        if rows:
+            self._store.put(rows)
+            self._store.give_back()
 
     def _unlike_base(self, snapshot: Snapshot) -> int:
         """Return how many documents the base lacks, and how many of its own are dead."""
@@ -119,7 +149,7 @@ class Upkeep:
                 self._library.put(record)
         segments = [s for s in (segment, rest) if s is not None]
         self._index.restore(segments, [record.facts() for record in self._library if record.agent])
-        self._base = segment
+        self._base, self._covers = segment, covered
 
     def _stored_records(self) -> list[Record]:
         found = []
@@ -130,3 +160,9 @@ class Upkeep:
                 log.warning("record damaged, dropping it key=%r error=%r", key, error)
                 self._store.put({key: None})
         return found
+
+
+def _merged(parts: Sequence[Part]) -> Segment:
+    segment = merge_parts(parts, packed=True)
+    memory.give_back()
+    return segment

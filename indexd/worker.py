@@ -7,6 +7,7 @@ when its input does.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import struct
@@ -16,17 +17,17 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgpack
 
-from indexd import encoding, records
-from indexd.attending import Task, attend
+from indexd import encoding, memory, records
+from indexd.attending import Task, attend_to_all
 from indexd.build import build
 from indexd.confine import RootDirectory
 from indexd.discover import Candidate
-from indexd.errors import IndexdError
 from indexd.finding import Found, OpenRoot
 from indexd.merge import merge
 from indexd.records import Record
 from indexd.roots import Root
 from indexd.segment import Segment
+from indexd.settling import Change
 from indexd.source import Memory
 from indexd.tail import Stamp
 from indexd.text import Profile
@@ -35,6 +36,8 @@ HEADER = struct.Struct(">Q")
 READY = HEADER.pack(0)
 # Reading is for later, answering is for now.
 NICE = 5
+# A batch is some hundred thousand objects without a cycle: looking for one over and over is vain.
+COLLECT_AFTER = 200_000
 
 
 class Read(NamedTuple):
@@ -85,6 +88,7 @@ def result(body: bytes) -> Batch:
 def main() -> int:
     """Obey orders until there are no more."""
     os.nice(NICE)
+    gc.set_threshold(COLLECT_AFTER)
     roots: dict[Root, OpenRoot] = {}
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(READY)
@@ -96,6 +100,8 @@ def main() -> int:
             sink.flush()
         except BrokenPipeError:  # The daemon has gone; there is nobody to tell.
             os._exit(0)
+        del answer
+        memory.give_back()
     return 0
 
 
@@ -123,20 +129,24 @@ def _task(
 
 
 def _answer(orders: Sequence[Sequence[Any]], roots: dict[Root, OpenRoot]) -> bytes:
-    reads: list[tuple[str, bytes, dict[bytes, bytes | None], str]] = []
-    segments: list[Segment] = []
+    tasks: dict[str, Task] = {}
+    reads: dict[str, tuple[str, bytes, dict[bytes, bytes | None], str]] = {}
     for fields in orders:
         path = fields[1][0]
         try:
-            change = attend(_task(roots, *fields), lambda key: None)
-        except (IndexdError, OSError) as error:  # A root may be gone by now, as a file may.
-            reads.append((path, b"", {}, str(error)))
-            continue
-        segments += change.segments
-        reads.append((path, records.encode(change.record), change.rows, ""))
+            tasks[path] = _task(roots, *fields)
+        except OSError as error:  # A root may be gone by now, as a file may.
+            reads[path] = (path, b"", {}, str(error))
+    together = attend_to_all(tasks.values())
+    for path, change in zip(tasks, together.changes, strict=True):
+        if isinstance(change, Change):
+            reads[path] = (path, records.encode(change.record), change.rows, "")
+        else:
+            reads[path] = (path, b"", {}, str(change))
+    segments = together.segments or [build((), "seed")]
     plain = io.BytesIO()
-    encoding.dump(merge(segments or [build((), "seed")]), plain, {})
-    return _frame([reads, plain.getvalue()])
+    encoding.dump(segments[0] if len(segments) == 1 else merge(segments), plain, {})
+    return _frame([[reads[fields[1][0]] for fields in orders], plain.getvalue()])
 
 
 def _frame(message: object) -> bytes:

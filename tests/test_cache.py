@@ -88,6 +88,26 @@ def test_a_base_never_lends_its_documents_to_another_file(home: Path) -> None:
     assert total(home, "blackcurrant", "cherimoya") == [0, 1]
 
 
+def test_what_the_base_holds_is_not_kept_twice_and_is_read_again_if_the_base_is_lost(
+    home: Path,
+) -> None:
+    session = home / "sessions" / "a.jsonl"
+    session.write_bytes(said(*(f"quince {n}" for n in range(50))))
+    base = home / "cache" / f"base-sessions-code-{ANALYSIS}"
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled().write_base()
+        (record,) = engine.engine.indexer.library
+        assert [run.kept_from for run in record.runs] == [50]
+        with open(session, "ab") as file:
+            file.write(said(*(f"salsify {n}" for n in range(40))))
+        engine.settled()
+    assert total(home, "quince", "salsify") == [50, 40]
+
+    base.unlink()
+
+    assert total(home, "quince", "salsify") == [50, 40]
+
+
 def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
     session = home / "sessions" / "a.jsonl"
     session.write_bytes(said(*(f"quince {n}" for n in range(500))))

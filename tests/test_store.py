@@ -70,6 +70,19 @@ def until(happened: Callable[[], bool]) -> None:
 # --- rows ------------------------------------------------------------------------------------
 
 
+def test_room_of_removed_rows_goes_back_to_the_file_system(directory: str, store: Store) -> None:
+    store.put({b"%d" % number: random.randbytes(50_000) for number in range(200)})
+    assert store.flush()
+    store.put({b"%d" % number: None for number in range(199)})
+    assert store.flush()
+
+    store.give_back()
+
+    names = ("cache.db", "cache.db-wal")
+    until(lambda: sum(os.stat(os.path.join(directory, n)).st_size for n in names) < 1_000_000)
+    assert set(store.scan(b"")) == {b"199"}
+
+
 def test_rows_survive_closing_and_opening(directory: str) -> None:
     store = opened(directory)
     store.put({b"a": b"1", b"b": b"", b"\xff\x00": b"\x00\xff", b"c": b"old"})

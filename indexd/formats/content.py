@@ -39,7 +39,7 @@ def said(state: SessionState, role: str, found: Iterable[Block], when: object = 
     """
     state.timestamp = milliseconds(when) or state.timestamp
     parts = tuple([part for part in found if part.text or part.kind in TOOL_KINDS])
-    if role == "user" and parts and all(part.kind in RESULT_KINDS for part in parts):
+    if role == "user" and parts and RESULT_KINDS.issuperset([part.kind for part in parts]):
         role = "tool"
     return Message(role, parts, state.timestamp)
 

@@ -49,6 +49,8 @@ def objects(line: bytes, state: SessionState, decode: Decode = decode) -> list[R
     """
     try:
         found = [decode(line)]
+        if isinstance(found[0], dict):
+            return found
     except _FAILURES:
         found = _repaired(line, state, decode)
     kept = [record for record in found if isinstance(record, dict)]

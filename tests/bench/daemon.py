@@ -30,9 +30,10 @@ class Daemon:
 
     def wait_indexed(self, client: Client, pause: float = 0.1) -> dict[str, Any]:
         """Return the status once nothing is left to read."""
-        while (status := client.status())["files_pending"]:
+        client.status()  # which waits until it is known what there is to read
+        while client.search("x", limit=1, sync=False)["index"]["files_pending"]:
             time.sleep(pause)
-        return status  # type: ignore[no-any-return]
+        return client.status()  # type: ignore[no-any-return]
 
     def cpu_seconds(self) -> float:
         """Return the user and system time of the daemon and its workers."""

@@ -108,14 +108,14 @@ def of_daemon(home: str, work: str, profile: str, rest: float) -> tuple[Cost, st
     began = time.perf_counter()
     with running(home, work, profile) as daemon, daemon.client() as client:
         peak = 0.0
+        client.status()  # which waits until it is known what there is to read
         while True:
             peak = max(peak, measure.tree_rss_mb(daemon.pid))
-            status = client.status()
-            if not status["files_pending"]:
+            if not client.search("x", limit=1, sync=False)["index"]["files_pending"]:
                 break
             time.sleep(0.1)
-        client.sync()
         seconds, cpu = time.perf_counter() - began, daemon.cpu_seconds()
+        status = client.status()
         until = time.perf_counter() + rest
         while time.perf_counter() < until:
             time.sleep(0.2)

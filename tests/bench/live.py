@@ -127,6 +127,7 @@ def cost(home: str, daemon: Daemon, count: int) -> list[Row]:
             daemon.wait_indexed(client)
             append(path, "first")
             client.sync()
+            rested(daemon)
             before = daemon.cpu_seconds()
             for number in range(count):
                 append(path, f"costword{size}x{number}")
@@ -139,6 +140,14 @@ def cost(home: str, daemon: Daemon, count: int) -> list[Row]:
         ("one-line append, session of 200 MB", f"{took[LARGE]:.2f} ms of processor time"),
         ("ratio", f"{took[LARGE] / took[SMALL]:.2f}"),
     ]
+
+
+def rested(daemon: Daemon) -> None:
+    """Return once the daemon has nothing left to merge."""
+    before = -1.0
+    while (now := daemon.cpu_seconds()) - before > 0.02:
+        before = now
+        time.sleep(1)
 
 
 def busy(home: str, daemon: Daemon, more: str) -> list[Row]:
