@@ -93,7 +93,7 @@ def test_what_the_base_holds_is_not_kept_twice_and_is_read_again_if_the_base_is_
 ) -> None:
     session = home / "sessions" / "a.jsonl"
     session.write_bytes(said(*(f"quince {n}" for n in range(50))))
-    base = home / "cache" / f"base-sessions-code-{ANALYSIS}"
+    base = home / "cache" / f"base-sessions-code-{ANALYSIS}-{records.VERSION}"
     with living(settings(str(home), str(home / "cache"))) as engine:
         engine.settled().write_base()
         (record,) = engine.engine.indexer.library
