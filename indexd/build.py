@@ -42,12 +42,33 @@ class Entry(NamedTuple):
     part: int = 0
 
 
+class Counts(NamedTuple):
+    """Which token occurs in which owner, and how often: parallel arrays (i64)."""
+
+    tokens: Array
+    owners: Array
+    freqs: Array
+
+
 def build(entries: Iterable[Entry], profile: Profile) -> Segment:
     """Return the segment of `entries`; documents without a term are left out."""
     entries = list(entries)
     known = lexicon(profile)
-    tokens, owners, freqs = _count(entries, known)
-    lengths = np.bincount(owners, known.lengths()[tokens] * freqs, len(entries)).astype(np.int64)
+    raws = tokens_of([entry.document.text for entry in entries])
+    tokens = np.fromiter(map(known.__getitem__, raws), np.int64, len(raws))
+    between = tokens == 0
+    counts = count(tokens[~between], np.cumsum(between)[~between], len(entries))
+    terms = known.lengths()[counts.tokens] * counts.freqs
+    lengths = np.bincount(counts.owners, terms, len(entries))
+    return counted(entries, known, counts, lengths.astype(np.int64))
+
+
+def counted(entries: Sequence[Entry], known: Lexicon, counts: Counts, lengths: Array) -> Segment:
+    """Return the segment of `entries`, each of a length (i64), from the counts of their tokens.
+
+    Documents of length 0 are left out. A pair of token and document may be counted in pieces.
+    """
+    tokens, owners, freqs = counts
     order = _order(entries, lengths)
     bounds, token_terms = known.token_terms()
     places, times = _spread(bounds, tokens)
@@ -66,16 +87,11 @@ def text_digest(text: str) -> int:
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "replace"))
 
 
-def _count(entries: Sequence[Entry], known: Lexicon) -> tuple[Array, Array, Array]:
-    """Return (token, document, frequency), one row per pair that occurs."""
-    raws = tokens_of([entry.document.text for entry in entries])
-    tokens = np.fromiter(map(known.__getitem__, raws), np.int64, len(raws))
-    between = tokens == 0
-    owners = np.cumsum(between)
-    documents = max(1, len(entries))
-    keys, totals = _sum_equal(np.sort((tokens * documents + owners)[~between]), None)
-    tokens, owners = np.divmod(keys, documents)
-    return tokens, owners, totals
+def count(tokens: Array, owners: Array, documents: int) -> Counts:
+    """Return how often each token occurs in each of so many owners, from every occurrence."""
+    documents = max(1, documents)
+    keys, totals = _sum_equal(np.sort(tokens * documents + owners), None)
+    return Counts(*np.divmod(keys, documents), totals)
 
 
 def _sum_equal(keys: Array, values: Array | None) -> tuple[Array, Array]:

@@ -73,6 +73,15 @@ class Part:
         ordinals, _ = self.segment.term_postings(at)
         return int(np.count_nonzero(self.alive[self.segment.columns.file[ordinals]]))
 
+    def doc_freqs(self) -> Array:
+        """Return how many documents of live files hold each term of the segment (i64)."""
+        starts = self.segment.postings.starts
+        if self.alive is None:
+            return np.diff(starts)
+        ordinals, _ = self.segment.postings.of(0, len(self.segment.dictionary))
+        before = np.concatenate(([0], np.cumsum(of_files(self.segment, self.alive)[ordinals])))
+        return np.diff(before[starts])
+
     def counts(self, kinds: Array) -> tuple[int, int]:
         """Return (documents, tokens) of the live files in the kinds of rank `kinds`."""
         docs, tokens = self.segment.doc_counts, self.segment.token_counts
@@ -142,10 +151,10 @@ class Index:
         kept = now.remembered if same and not gone else {}
         self._assign(tuple(p for p in parts if p is not None), files, kept)
 
-    def due(self) -> tuple[Part, ...]:
-        """Return the youngest parts that should become one; empty when none should."""
+    def due(self, most: int = MAX_PARTS) -> tuple[Part, ...]:
+        """Return the youngest parts that should become one; none while there are `most` or less."""
         parts = self.snapshot.parts
-        if len(parts) <= MAX_PARTS:
+        if len(parts) <= most:
             return ()
         total, first = 0, len(parts)
         for at in range(len(parts) - 1, -1, -1):

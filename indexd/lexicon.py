@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from array import array
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from indexd.segment import Array, term_hash
-from indexd.text import BOUNDARY, Profile, meaning
+from indexd.text import BOUNDARY, Meaning, Profile, meaning
 
 # A token and its terms cost some 400 bytes; beyond these numbers a lexicon begins anew.
 MAX_TOKENS = 1 << 16
@@ -23,12 +25,13 @@ MAX_BYTES = 8 * 1024 * 1024
 class Lexicon(dict[bytes, int]):
     """The number of each raw token; a token never seen is learned when it is asked for.
 
-    Token 0 is the boundary between two texts; it has no terms.
+    `means` says what a raw token stands for. Token 0 is the boundary between two texts; it has no
+    terms.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, means: Callable[[bytes], Meaning]) -> None:
         super().__init__()
-        self._profile = profile
+        self._means = means
         self._bounds = array("q", [0])
         self._token_terms = array("I")
         self._lengths = array("I")
@@ -41,7 +44,7 @@ class Lexicon(dict[bytes, int]):
         self._bounds.append(0)
 
     def __missing__(self, raw: bytes) -> int:
-        terms, length, _ = meaning(raw, self._profile)
+        terms, length, _ = self._means(raw)
         self._token_terms.extend([self._number(term) for term in terms])
         self._bounds.append(len(self._token_terms))
         self._lengths.append(length)
@@ -83,5 +86,5 @@ def lexicon(profile: Profile) -> Lexicon:
     """Return this thread's lexicon; it may be another one after each call."""
     known: dict[Profile, Lexicon] = _local.__dict__.setdefault("lexicons", {})
     if profile not in known or known[profile].full:
-        known[profile] = Lexicon(profile)
+        known[profile] = Lexicon(partial(meaning, profile=profile))
     return known[profile]

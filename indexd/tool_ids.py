@@ -8,7 +8,7 @@ and separators are forgiven. A bare name that several servers have means all of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rapidfuzz import fuzz, process
 
@@ -21,30 +21,45 @@ NEAREST = 5
 ALIKE = 55.0  # of 100: below it, names have little but letters in common
 
 
-class ToolNames:
-    """The names of all tools of a catalog, for looking them up."""
+_Table = dict[str, tuple[Tool, ...]]
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._by_id: dict[str, list[Tool]] = {}
-        self._by_name: dict[str, list[Tool]] = {}
-        self._by_loose_id: dict[str, list[Tool]] = {}
-        self._by_loose_name: dict[str, list[Tool]] = {}
+
+class ToolNames:
+    """The names of all tools of a catalog, for looking them up: by id and by name, each as it is
+    written and squeezed."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tables: tuple[_Table, ...] = ({}, {}, {}, {})
+        self._add(tools)
+
+    def after(self, gone: Iterable[Tool], new: Iterable[Tool]) -> ToolNames:
+        """Return the names without some tools and with others."""
+        other = ToolNames()
+        other._tables = tuple(dict(table) for table in self._tables)
+        for tool in gone:
+            for table, key in zip(other._tables, _keys(tool), strict=True):
+                left = tuple(each for each in table.pop(key) if each.id != tool.id)
+                table.update({key: left} if left else {})
+        other._add(new)
+        return other
+
+    def _add(self, tools: Iterable[Tool]) -> None:
         for tool in tools:
-            self._by_id[tool.id] = [tool]
-            self._by_name.setdefault(tool.name, []).append(tool)
-            self._by_loose_id.setdefault(squeeze(tool.id), []).append(tool)
-            self._by_loose_name.setdefault(squeeze(tool.name), []).append(tool)
+            for table, key in zip(self._tables, _keys(tool), strict=True):
+                owners = (*table.get(key, ()), tool)
+                table[key] = tuple(sorted(owners, key=_place)) if len(owners) > 1 else owners
 
     def resolve(self, text: str) -> Sequence[Tool]:
         """Return the tools that `text` names; all owners of an ambiguous name, none if unknown."""
         text = text.strip()
         loose = squeeze(text)
-        tries: tuple[tuple[Mapping[str, Sequence[Tool]], str], ...] = (
-            (self._by_id, text),
-            (self._by_name, text),
-            (self._by_loose_id, loose),
-            (self._by_loose_id, loose.removeprefix(_PREFIX)),
-            (self._by_loose_name, loose),
+        ids, names, loose_ids, loose_names = self._tables
+        tries = (
+            (ids, text),
+            (names, text),
+            (loose_ids, loose),
+            (loose_ids, loose.removeprefix(_PREFIX)),
+            (loose_names, loose),
         )
         return next((table[key] for table, key in tries if key in table), ())
 
@@ -66,7 +81,7 @@ class ToolNames:
 
     def nearest(self, text: str) -> list[str]:
         """Return the ids most alike `text`, the most alike first."""
-        names = {tool.id: squeeze(tool.name) for found in self._by_id.values() for tool in found}
+        names = {tool.id: squeeze(tool.name) for (tool,) in self._tables[0].values()}
         ids = {id: squeeze(id) for id in names}
         wanted = squeeze(text)
         alike: dict[str, float] = {}
@@ -78,7 +93,15 @@ class ToolNames:
         return sorted(alike, key=lambda id: (-alike[id], id))[:NEAREST]
 
     def _exactly(self, part: str) -> Sequence[Tool]:
-        return self.resolve(part) if _is_composite(part) else self._by_name.get(part, ())
+        return self.resolve(part) if _is_composite(part) else self._tables[1].get(part, ())
+
+
+def _keys(tool: Tool) -> tuple[str, str, str, str]:
+    return tool.id, tool.name, squeeze(tool.id), squeeze(tool.name)
+
+
+def _place(tool: Tool) -> tuple[str, str]:
+    return tool.server, tool.name
 
 
 def _is_composite(part: str) -> bool:

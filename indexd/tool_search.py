@@ -1,24 +1,27 @@
-"""Tool search whole: events in, the right tools out. Pure; the caller keeps the records.
+"""Tool search whole: events in, the right tools out. Pure; the caller keeps what it must.
 
-The index is derived from the catalog and rebuilt when a server's list changes; what was made
-of a tool is kept by its digest, so that one new tool costs one tool.
+To the index a tool is what a session is: a file with an id of its own and one document. A tool
+that changes gets a new id, so an event costs the tools that it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexd.catalog import Catalog, Change, server_from_record
+from indexd.catalog import Catalog, Change, Server
 from indexd.deferral import Activations, DeferralSettings, tool_list
 from indexd.errors import BadRequest, NotFound
+from indexd.index import FileFacts, Index, Snapshot, merge_parts
+from indexd.segment import Segment
 from indexd.tool import Tool, first_sentence, signature
+from indexd.tool_analysis import SPELLING, Words, analyse
 from indexd.tool_ids import ToolNames
-from indexd.tool_index import ArrayIndex, Dictionary, PackedTerms
-from indexd.tool_query import Lexicon, QueryReader, Slot
-from indexd.tool_ranking import VERSION, Ranking, analyse, name_terms
+from indexd.tool_query import Known, QueryReader, Slot, Spellings
+from indexd.tool_ranking import Ranked, Ranking
 from indexd.tool_words import vocabulary
 
 # What an exact id or name scores: the largest 32-bit float, as Kiro's clients expect it.
@@ -28,6 +31,8 @@ MAX_RESULTS = 100
 # and when no tool reaches the second, the best is a guess and called one.
 MIN_COVERAGE = 0.12
 GUESS_COVERAGE = 0.25
+# A catalog is small and its queries are many: it is kept in few parts.
+MAX_PARTS = 2
 DETAILS = ("signature", "full")
 SENTENCE_CHARS = 240
 MAX_UNKNOWN_SHOWN = 8
@@ -41,10 +46,40 @@ class SearchSettings(NamedTuple):
     max_results: int = 5
 
 
-class _Analysed(NamedTuple):
-    digest: str
-    terms: PackedTerms
-    name_terms: frozenset[str]
+class Restored(NamedTuple):
+    """A server as it was kept: its file ids by tool name, and the segments that hold them.
+
+    Without file ids its tools are analysed again.
+    """
+
+    server: Server
+    file_ids: Mapping[str, int]
+    segments: Sequence[Segment] = ()
+
+
+class _State(NamedTuple):
+    """All that answers need, at one moment; nothing in it changes but what is remembered."""
+
+    catalog: Catalog
+    tools: Mapping[int, Tool]  # by file id
+    file_ids: Mapping[str, int]  # by the tool's id
+    names: ToolNames
+    reader: QueryReader
+    ranking: Ranking
+
+
+class Update(NamedTuple):
+    """What an event changes, ready to be taken up: `segment` holds the tools that are new.
+
+    file_ids: of all of the server's tools, by name.
+    """
+
+    change: Change
+    server: Server
+    file_ids: Mapping[str, int]
+    segment: Segment | None
+    spelt: Sequence[str]
+    state: _State
 
 
 class _Found(NamedTuple):
@@ -54,45 +89,119 @@ class _Found(NamedTuple):
 
 
 class ToolSearch:
-    """The tools of all servers, searchable, with the activations of every session."""
+    """The tools of all servers, searchable, with the activations of every session.
+
+    `prepare` and `tidy` may work in another thread than the one that searches, one at a time;
+    what they return has no effect until it is given to `commit`.
+    """
 
     def __init__(
-        self,
-        settings: SearchSettings | None = None,
-        records: Iterable[Mapping[str, Any]] = (),
-        activations: Activations | None = None,
+        self, settings: SearchSettings | None = None, activations: Activations | None = None
     ) -> None:
-        """Take up what `record` wrote of each server; a damaged record is left out, and told
-        in `problems`."""
         self.settings = settings or SearchSettings()
-        self.catalog = Catalog()
         self.activations = activations or Activations()
-        self.problems: list[str] = []
-        self._dictionary = Dictionary()
-        self._analysed: dict[str, _Analysed] = {}
-        for record in records:
-            self._restore(record)
-        self._rebuild()
+        self._index = Index()
+        self._words = Words()
+        self._spellings = Spellings()
+        self._next_id = 1
+        self._state = self._seen(Catalog(), {}, {}, ToolNames(()))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The servers and their tools."""
+        return self._state.catalog
+
+    def restore(self, kept: Iterable[Restored]) -> list[Update]:
+        """Take up what was kept, and return what had to be made again, already committed."""
+        kept = list(kept)
+        segments = [segment for each in kept for segment in each.segments]
+        ids = [int(segment.file_ids.max(initial=0)) for segment in segments]
+        self._next_id = 1 + max([*ids, *(i for k in kept for i in k.file_ids.values())], default=0)
+        whole = [each for each in kept if each.file_ids.keys() == each.server.tools.keys()]
+        file_ids = {t.id: k.file_ids[t.name] for k in whole for t in k.server.tools.values()}
+        catalog = Catalog(each.server for each in whole)
+        tools = {file_ids[tool.id]: tool for tool in catalog.tools()}
+        self._index.restore(segments, [_facts(i, tool) for i, tool in tools.items()])
+        self._state = self._seen(catalog, tools, file_ids, ToolNames(tools.values()))
+        self._spellings.learn(word for segment in segments for word in _spelt(segment))
+        self.commit(self.tidy(most=1))
+        return [self._made_again(each.server) for each in kept if each not in whole]
+
+    def _made_again(self, server: Server) -> Update:
+        catalog = Catalog([*self.catalog.servers.values(), server])
+        added = tuple(tool.id for tool in server.tools.values())
+        update = self._update(catalog, Change(server.name, server.online, added))
+        self.commit(update)
+        return update
 
     def apply(self, event: Mapping[str, Any]) -> Change:
         """Take one connection event; raises BadRequest for a malformed one."""
-        change = self.catalog.apply(event)
-        if change.removed:
-            self.activations.drop(change.removed)
-        if change.added or change.changed or change.removed:
-            self._rebuild()
-        return change
+        update = self.prepare(event)
+        self.commit(update)
+        self.commit(self.tidy())
+        return update.change
 
-    def record(self, server: str) -> dict[str, Any]:
-        """Return what the cache keeps of one server: its list, and what was made of its tools.
+    def prepare(self, event: Mapping[str, Any]) -> Update:
+        """Return what a connection event changes; raises BadRequest for a malformed one."""
+        return self._update(*self.catalog.after(event))
 
-        Raises NotFound for a server that is not known.
-        """
-        if server not in self.catalog.servers:
-            raise NotFound(f"no server {server!r}", f"known: {_listed(self.catalog.servers)}")
-        known = self.catalog.servers[server]
-        made = [self._dictionary.unpack(self._analysed[t.id].terms) for t in known.tools.values()]
-        return {**known.as_record(), "analysis": {"version": VERSION, "tools": made}}
+    def tidy(self, most: int = MAX_PARTS) -> _State:
+        """Return the present state with at most so many parts of the index, or little more."""
+        state = self._state
+        while due := self._index.due(most):
+            self._index.replace(due, merge_parts(due))
+            state = self._seen(state.catalog, state.tools, state.file_ids, state.names)
+        return state
+
+    def commit(self, what: Update | _State) -> None:
+        """Let what was prepared take effect."""
+        if isinstance(what, _State):
+            self._state = what
+            return
+        if what.change.removed:
+            self.activations.drop(what.change.removed)
+        self._spellings.learn(what.spelt)
+        self._state = what.state
+
+    def _update(self, catalog: Catalog, change: Change) -> Update:
+        state, server = self._state, catalog.servers[change.server]
+        said_anew = {*change.added, *change.changed}
+        fresh = [tool for tool in server.tools.values() if tool.id in said_anew]
+        tools, file_ids = state.tools, state.file_ids
+        segment = None
+        if fresh or change.removed:
+            new = dict(enumerate(fresh, self._next_id))
+            self._next_id += len(new)
+            gone = [file_ids[id] for id in (*change.changed, *change.removed)]
+            names = state.names.after([tools[file_id] for file_id in gone], fresh)
+            segment = self._analysed(new)
+            tools = {**tools, **new}
+            for file_id in gone:
+                del tools[file_id]
+            file_ids = {tool.id: file_id for file_id, tool in tools.items()}
+            self._index.publish([segment], [_facts(i, tool) for i, tool in new.items()], gone)
+            seen = self._seen(catalog, tools, file_ids, names)
+        else:
+            seen = state._replace(catalog=catalog)
+        ids = {tool.name: file_ids[tool.id] for tool in server.tools.values()}
+        return Update(change, server, ids, segment, _spelt(segment) if segment else (), seen)
+
+    def _analysed(self, tools: Mapping[int, Tool]) -> Segment:
+        if self._words.full:
+            self._words = Words()
+        return analyse(list(tools.items()), self._words)
+
+    def _seen(
+        self,
+        catalog: Catalog,
+        tools: Mapping[int, Tool],
+        file_ids: Mapping[str, int],
+        names: ToolNames,
+    ) -> _State:
+        """Return the state of the index as it is now, with these tools in it."""
+        snapshot: Snapshot = self._index.snapshot
+        reader = QueryReader(Known(snapshot, self._spellings), vocabulary())
+        return _State(catalog, tools, file_ids, names, reader, Ranking(snapshot))
 
     def search(
         self,
@@ -123,7 +232,7 @@ class ToolSearch:
             self.activations.activate(session, (hit.tool.id for hit in found))
         return {
             "tools": [self._answer(hit, detail) for hit in found],
-            "total_tools": len(self._tools),
+            "total_tools": len(self._state.tools),
             "cut": cut,
             "warnings": warnings + self._offline(found),
         }
@@ -136,8 +245,13 @@ class ToolSearch:
         budget: int | None = None,
     ) -> dict[str, Any]:
         """Return `active tokens_all tokens_now deferred loaded` for a session."""
-        active = self.activations.of(session)
-        return tool_list(self._tools, active, self.settings.deferral, context_window, budget)
+        return self.listed(session)(context_window, budget)
+
+    def listed(self, session: str | None) -> Callable[[int | None, int | None], dict[str, Any]]:
+        """Return `tool_list` of a session as it is now, to be called in any thread with a window
+        and a budget."""
+        tools, active = self.catalog.tools(), self.activations.of(session)
+        return partial(tool_list, tools, active, self.settings.deferral)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """Return `tools online problems` per server, ordered by name; counts are the index's."""
@@ -149,36 +263,6 @@ class ToolSearch:
             }
             for name, server in sorted(self.catalog.servers.items())
         }
-
-    def _rebuild(self) -> None:
-        self._tools: Sequence[Tool] = list(self.catalog.tools())
-        self._analysed = {tool.id: self._analyse(tool) for tool in self._tools}
-        analysed = list(self._analysed.values())
-        index = ArrayIndex(self._dictionary, [one.terms for one in analysed])
-        self._names = ToolNames(self._tools)
-        self._reader = QueryReader(Lexicon(index), vocabulary())
-        read_only = [tool.read_only for tool in self._tools]
-        self._ranking = Ranking(index, [one.name_terms for one in analysed], read_only)
-
-    def _analyse(self, tool: Tool) -> _Analysed:
-        known = self._analysed.get(tool.id)
-        if known and known.digest == tool.digest:
-            return known
-        return self._pack(tool, analyse(tool))
-
-    def _pack(self, tool: Tool, frequencies: Mapping[str, int]) -> _Analysed:
-        names = name_terms(frequencies)
-        return _Analysed(tool.digest, self._dictionary.pack(frequencies), names)
-
-    def _restore(self, record: Mapping[str, Any]) -> None:
-        try:
-            server = server_from_record(record)
-        except BadRequest as error:
-            self.problems.append(error.message)
-            return
-        self.catalog.servers[server.name] = server
-        for tool, made in zip(server.tools.values(), _kept_analysis(record), strict=False):
-            self._analysed[tool.id] = self._pack(tool, made)
 
     def _checked(
         self, query: str | None, tool_id: str | None, max_results: int | None, detail: str
@@ -196,19 +280,19 @@ class ToolSearch:
         return limit
 
     def _by_id(self, tool_id: str, server: str | None) -> list[_Found]:
-        named = [t for t in self._names.resolve(tool_id) if server in (None, t.server)]
+        named = [t for t in self._state.names.resolve(tool_id) if server in (None, t.server)]
         if named:
             return [_Found(tool, EXACT_SCORE) for tool in named]
-        nearest = self._names.nearest(tool_id)
+        nearest = self._state.names.nearest(tool_id)
         hint = f"nearest: {', '.join(nearest)}" if nearest else "ask with a query instead"
-        raise NotFound(f"no tool {tool_id!r} among {len(self._tools)}", hint)
+        raise NotFound(f"no tool {tool_id!r} among {len(self._state.tools)}", hint)
 
     def _by_query(
         self, query: str, server: str | None, limit: int
     ) -> tuple[list[_Found], int, list[str]]:
-        named = [t for t in self._names.named_in(query) if server in (None, t.server)]
+        named = [t for t in self._state.names.named_in(query) if server in (None, t.server)]
         exact = [_Found(tool, EXACT_SCORE) for tool in named]
-        slots = self._reader.slots(query)
+        slots = self._state.reader.slots(query)
         kept, cut = self._ranked(slots, server, {tool.id for tool in named}, limit)
         warnings = []
         if not exact and not kept:
@@ -223,19 +307,19 @@ class ToolSearch:
         self, slots: Sequence[Slot], server: str | None, others: Set[str], limit: int
     ) -> tuple[list[_Found], int]:
         """Return the best `limit` tools but `others`, and how many were cut as too weak."""
-        ordinals, scores, coverage = self._ranking.rank(slots)
-        strong = (scores >= self.settings.threshold) & (coverage >= MIN_COVERAGE)
-        kept: list[_Found] = []
-        for position in np.flatnonzero(strong):
-            tool = self._tools[ordinals[position]]
-            if tool.id not in others and server in (None, tool.server):
-                kept.append(_Found(tool, float(scores[position]), float(coverage[position])))
-                if len(kept) == limit:
-                    break
-        weak = ordinals[~strong]
-        if server is None:
-            return kept, len(weak)
-        return kept, sum(self._tools[ordinal].server == server for ordinal in weak)
+        state = self._state
+        ranked = state.ranking.rank(slots)
+        if server is not None:
+            known = state.catalog.servers[server].tools.values()
+            ids = [state.file_ids[tool.id] for tool in known]
+            ranked = ranked.where(np.isin(ranked.file_ids, ids))
+        strong = (ranked.scores >= self.settings.threshold) & (ranked.coverage >= MIN_COVERAGE)
+        best = _best(ranked.where(strong), limit + len(others))
+        rows = zip(*(column.tolist() for column in best), strict=True)
+        found = [_Found(state.tools[file_id], *more) for file_id, *more in rows]
+        found.sort(key=lambda each: (-each.score, each.tool.id))
+        kept = [each for each in found if each.tool.id not in others]
+        return kept[:limit], int(np.count_nonzero(~strong))
 
     def _answer(self, found: _Found, detail: str) -> dict[str, Any]:
         tool = found.tool
@@ -257,15 +341,15 @@ class ToolSearch:
 
     def _nothing(self, query: str, slots: Sequence[Slot], server: str | None) -> str:
         where = f"server {server!r}" if server else f"{len(self.catalog.servers)} servers"
-        nearest = self._names.nearest(query)
+        nearest = self._state.names.nearest(query)
         names = f"; nearest names: {', '.join(nearest)}" if nearest else ""
         return (
-            f"none of the {len(self._tools)} tools of {where} answers {query!r}"
+            f"none of the {len(self._state.tools)} tools of {where} answers {query!r}"
             f"{self._unknown(slots)}{names}; try a server's name, a verb or an object"
         )
 
     def _unknown(self, slots: Sequence[Slot]) -> str:
-        unknown = [slot.text for slot in slots if not self._ranking.knows(slot)]
+        unknown = [slot.text for slot in slots if not self._state.ranking.knows(slot)]
         shown = ", ".join(repr(text) for text in unknown[:MAX_UNKNOWN_SHOWN])
         return f" (no tool mentions {shown})" if shown else ""
 
@@ -275,18 +359,21 @@ class ToolSearch:
         return [f"offline: {_listed(down)}; its tools are known from before"] if down else []
 
 
-def _kept_analysis(record: Mapping[str, Any]) -> Sequence[Mapping[str, int]]:
-    """Return what an earlier run made of a server's tools, or nothing that can be used.
+def _best(ranked: Ranked, top: int) -> Ranked:
+    """Return the `top` best in no order, with those that are as good as the last of them."""
+    if len(ranked.scores) <= top:
+        return ranked
+    least = np.partition(ranked.scores, -top)[-top]
+    return ranked.where(ranked.scores >= least)
 
-    Analysing again costs a second for 3,000 tools; what another version made is of no use.
-    """
-    kept = record.get("analysis")
-    if not isinstance(kept, Mapping) or kept.get("version") != VERSION:
-        return ()
-    made = kept.get("tools")
-    if not isinstance(made, list) or len(made) != len(record["tools"]):
-        return ()
-    return made if all(isinstance(one, Mapping) for one in made) else ()
+
+def _facts(file_id: int, tool: Tool) -> FileFacts:
+    return FileFacts(file_id, tool.id, tool.server, "mcp")
+
+
+def _spelt(segment: Segment) -> list[str]:
+    """Return the words of a segment as they are spelt."""
+    return [t[len(SPELLING) :].decode() for t in segment.dictionary.beginning(SPELLING.encode())]
 
 
 def _listed(names: Iterable[str], limit: int = 12) -> str:

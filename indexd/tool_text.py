@@ -40,14 +40,20 @@ class Word(NamedTuple):
     terms: tuple[str, ...]
 
 
+def runs(text: str) -> list[str]:
+    """Return the pieces of `text` that are one word each, folded, in order."""
+    found: list[str] = _RUN.findall(fold(text))
+    return found
+
+
 def words(text: str) -> list[Word]:
     """Return the words of `text` in order."""
-    return [_word(run) for run in _RUN.findall(fold(text))]
+    return [word(run) for run in runs(text)]
 
 
 def terms(text: str) -> list[str]:
     """Return the index terms of `text` in order: each word whole, then its parts."""
-    return [term for word in words(text) for term in word.terms]
+    return [term for found in words(text) for term in found.terms]
 
 
 def is_cjk(text: str) -> bool:
@@ -85,8 +91,9 @@ def _fold_character(character: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-@lru_cache(maxsize=32768)
-def _word(run: str) -> Word:
+@lru_cache(maxsize=4096)
+def word(run: str) -> Word:
+    """Return the word that one of `runs` is."""
     run = run[:MAX_WORD_CHARS]
     if is_cjk(run):
         return Word(run, pairs(run), (), pairs(run))
