@@ -21,12 +21,12 @@ NEAREST = 5
 ALIKE = 55.0  # of 100: below it, names have little but letters in common
 
 
-_Table = dict[str, tuple[Tool, ...]]
+_Table = dict[str, tuple[str, ...]]
 
 
 class ToolNames:
-    """The names of all tools of a catalog, for looking them up: by id and by name, each as it is
-    written and squeezed."""
+    """The ids of all tools of a catalog by what they may be called: their id and their name, each
+    as it is written and squeezed."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tables: tuple[_Table, ...] = ({}, {}, {}, {})
@@ -38,7 +38,7 @@ class ToolNames:
         other._tables = tuple(dict(table) for table in self._tables)
         for tool in gone:
             for table, key in zip(other._tables, _keys(tool), strict=True):
-                left = tuple(each for each in table.pop(key) if each.id != tool.id)
+                left = tuple(id for id in table.pop(key) if id != tool.id)
                 table.update({key: left} if left else {})
         other._add(new)
         return other
@@ -46,11 +46,10 @@ class ToolNames:
     def _add(self, tools: Iterable[Tool]) -> None:
         for tool in tools:
             for table, key in zip(self._tables, _keys(tool), strict=True):
-                owners = (*table.get(key, ()), tool)
-                table[key] = tuple(sorted(owners, key=_place)) if len(owners) > 1 else owners
+                table[key] = tuple(sorted((*table.get(key, ()), tool.id)))
 
-    def resolve(self, text: str) -> Sequence[Tool]:
-        """Return the tools that `text` names; all owners of an ambiguous name, none if unknown."""
+    def resolve(self, text: str) -> Sequence[str]:
+        """Return the ids of the tools that `text` names: of all owners of an ambiguous name."""
         text = text.strip()
         loose = squeeze(text)
         ids, names, loose_ids, loose_names = self._tables
@@ -63,8 +62,8 @@ class ToolNames:
         )
         return next((table[key] for table, key in tries if key in table), ())
 
-    def named_in(self, query: str) -> list[Tool]:
-        """Return the tools that a question names exactly, in the order it names them.
+    def named_in(self, query: str) -> list[str]:
+        """Return the ids of the tools that a question names exactly, in the order it names them.
 
         The whole question may be one name ("create pull request"), or hold names among other
         words; a single plain word ("search") is a name only where every other word is one.
@@ -77,12 +76,12 @@ class ToolNames:
         meant = {part: self._exactly(part) for part in parts}
         if not all(meant.values()):
             meant = {part: found for part, found in meant.items() if _is_composite(part)}
-        return list({tool.id: tool for found in meant.values() for tool in found}.values())
+        return list(dict.fromkeys(id for found in meant.values() for id in found))
 
     def nearest(self, text: str) -> list[str]:
         """Return the ids most alike `text`, the most alike first."""
-        names = {tool.id: squeeze(tool.name) for (tool,) in self._tables[0].values()}
-        ids = {id: squeeze(id) for id in names}
+        names = {id: name for name, owners in self._tables[3].items() for id in owners}
+        ids = {id: name for name, owners in self._tables[2].items() for id in owners}
         wanted = squeeze(text)
         alike: dict[str, float] = {}
         for choices in (names, ids):
@@ -92,16 +91,12 @@ class ToolNames:
                 alike[id] = max(alike.get(id, 0.0), score)
         return sorted(alike, key=lambda id: (-alike[id], id))[:NEAREST]
 
-    def _exactly(self, part: str) -> Sequence[Tool]:
+    def _exactly(self, part: str) -> Sequence[str]:
         return self.resolve(part) if _is_composite(part) else self._tables[1].get(part, ())
 
 
 def _keys(tool: Tool) -> tuple[str, str, str, str]:
     return tool.id, tool.name, squeeze(tool.id), squeeze(tool.name)
-
-
-def _place(tool: Tool) -> tuple[str, str]:
-    return tool.server, tool.name
 
 
 def _is_composite(part: str) -> bool:

@@ -116,13 +116,19 @@ class Ranking:
         if len(self._values) > REMEMBERED_TERMS:
             self._values.clear()
         new = [term for term in terms if term not in self._values]
-        asked = [prefix + term for term in new for prefix in ("", NAME, SERVER)]
-        found = self._postings(asked)
-        for term, own, named, serving in zip(new, *(found[at::3] for at in range(3)), strict=True):
-            documents, freqs = own
+        found = dict(zip(new, self._postings(new), strict=True))
+        # What names hold is among what tools hold.
+        known = [term for term, (documents, _) in found.items() if len(documents)]
+        named = dict(zip(known, self._postings([NAME + term for term in known]), strict=True))
+        serving = dict(zip(known, self._postings([SERVER + term for term in known]), strict=True))
+        for term, (documents, freqs) in found.items():
             idf = float(_idf(np.array(len(documents)), self._documents))
             self._values[term] = TermValues(
-                idf, documents, idf * _saturated(freqs), named[0], serving[0]
+                idf,
+                documents,
+                idf * _saturated(freqs),
+                named.get(term, _NOTHING)[0],
+                serving.get(term, _NOTHING)[0],
             )
 
     def _postings(self, terms: Sequence[str]) -> list[tuple[Array, Array]]:
@@ -208,3 +214,6 @@ def _saturated(freqs: Array) -> Array:
 
 def _joined(arrays: Sequence[Array]) -> Array:
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, np.uint32), *arrays])
+
+
+_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -167,22 +167,25 @@ class ToolSearch:
         state, server = self._state, catalog.servers[change.server]
         said_anew = {*change.added, *change.changed}
         fresh = [tool for tool in server.tools.values() if tool.id in said_anew]
-        tools, file_ids = state.tools, state.file_ids
+        file_ids = state.file_ids
         segment = None
+        seen = state._replace(catalog=catalog)
         if fresh or change.removed:
             new = dict(enumerate(fresh, self._next_id))
             self._next_id += len(new)
             gone = [file_ids[id] for id in (*change.changed, *change.removed)]
-            names = state.names.after([tools[file_id] for file_id in gone], fresh)
             segment = self._analysed(new)
-            tools = {**tools, **new}
-            for file_id in gone:
-                del tools[file_id]
-            file_ids = {tool.id: file_id for file_id, tool in tools.items()}
+            tools = {**state.tools, **new}
+            lost = {tool.id: tool for tool in map(tools.pop, gone)}
+            file_ids = {**file_ids, **{tool.id: file_id for file_id, tool in new.items()}}
+            for id in change.removed:
+                del file_ids[id]
+            names = state.names
+            if change.added or change.removed:
+                came = [tool for tool in fresh if tool.id not in lost]
+                names = names.after([lost[id] for id in change.removed], came)
             self._index.publish([segment], [_facts(i, tool) for i, tool in new.items()], gone)
             seen = self._seen(catalog, tools, file_ids, names)
-        else:
-            seen = state._replace(catalog=catalog)
         ids = {tool.name: file_ids[tool.id] for tool in server.tools.values()}
         return Update(change, server, ids, segment, _spelt(segment) if segment else (), seen)
 
@@ -280,20 +283,23 @@ class ToolSearch:
         return limit
 
     def _by_id(self, tool_id: str, server: str | None) -> list[_Found]:
-        named = [t for t in self._state.names.resolve(tool_id) if server in (None, t.server)]
+        named = self._named(self._state.names.resolve(tool_id), server)
         if named:
-            return [_Found(tool, EXACT_SCORE) for tool in named]
+            return named
         nearest = self._state.names.nearest(tool_id)
         hint = f"nearest: {', '.join(nearest)}" if nearest else "ask with a query instead"
         raise NotFound(f"no tool {tool_id!r} among {len(self._state.tools)}", hint)
 
+    def _named(self, ids: Iterable[str], server: str | None) -> list[_Found]:
+        tools = [self._state.tools[self._state.file_ids[id]] for id in ids]
+        return [_Found(tool, EXACT_SCORE) for tool in tools if server in (None, tool.server)]
+
     def _by_query(
         self, query: str, server: str | None, limit: int
     ) -> tuple[list[_Found], int, list[str]]:
-        named = [t for t in self._state.names.named_in(query) if server in (None, t.server)]
-        exact = [_Found(tool, EXACT_SCORE) for tool in named]
+        exact = self._named(self._state.names.named_in(query), server)
         slots = self._state.reader.slots(query)
-        kept, cut = self._ranked(slots, server, {tool.id for tool in named}, limit)
+        kept, cut = self._ranked(slots, server, {found.tool.id for found in exact}, limit)
         warnings = []
         if not exact and not kept:
             warnings = [self._nothing(query, slots, server)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,32 @@ def test_every_deferred_tool_is_findable_by_its_id(engine: Living) -> None:
         identity = line.partition(": ")[0]
         found = engine.call("tool_search", tool_id=identity)["tools"]
         assert [hit["tool_id"] for hit in found] == [identity]
+
+
+def test_a_long_event_holds_up_no_question(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+    many = [tool(f"press_{n}", f"Presses button {n} of the panel.") for n in range(2000)]
+    event = threading.Thread(target=engine.call, args=["mcp_event"], kwargs=connected("tv", many))
+
+    event.start()
+    answers = []
+    while event.is_alive():
+        answer = engine.call("tool_search", query="limescale")
+        answers += [answer] if event.is_alive() else []
+
+    assert len(answers) > 2
+    assert all(hit["tool_id"] == "kettle::descale" for a in answers for hit in a["tools"])
+    assert engine.call("tool_search", query="press button 7")["total_tools"] == 2002
+
+
+def test_events_take_effect_in_the_order_they_are_written(engine: Living, home: Path) -> None:
+    many = [tool(f"press_{n}", f"Presses button {n}.") for n in range(300)]
+    steps = [connected("tv", many), connected("tv", KETTLE), connected("tv", many[:5])]
+    with open(journal(home), "a") as file:
+        for step in steps * 3:
+            file.write(json.dumps(step) + "\n")
+            file.flush()
+            assert names(engine, "press 1")[:1] in ([], ["tv::press_1"])
+
+    assert engine.call("status")["servers"]["tv"]["tools"] == 5
+    assert names(engine, "limescale") == []
