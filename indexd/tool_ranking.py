@@ -116,6 +116,8 @@ class Ranking:
         if len(self._values) > REMEMBERED_TERMS:
             self._values.clear()
         new = [term for term in terms if term not in self._values]
+        if not new:
+            return
         found = dict(zip(new, self._postings(new), strict=True))
         # What names hold is among what tools hold.
         known = [term for term, (documents, _) in found.items() if len(documents)]

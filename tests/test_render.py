@@ -330,6 +330,14 @@ def test_status_tells_what_there_is():
     )
 
 
+def test_status_tells_which_tools_were_dropped_and_why():
+    server = {"tools": 1, "online": True, "problems": ["b2: inputSchema is a list, not a map"]}
+
+    text = render_status.status(STATUS | {"servers": {"git": server}}, Terminal(), "/h")
+
+    assert text.endswith("\n\ndropped of git: b2: inputSchema is a list, not a map\n")
+
+
 def test_status_tells_what_is_missing_and_what_is_wrong():
     root = STATUS["roots"][0] | {"problems": ["1 file is not ours"]}
     bad = STATUS | {

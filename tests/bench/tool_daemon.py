@@ -27,6 +27,7 @@ from indexd.client import Client
 
 ROUNDS = 5
 EVENTS = 7
+Times = tuple[float, float]
 
 
 def main() -> int:
@@ -63,18 +64,16 @@ def measured(
     cost, wall = timed(running, lambda: [send(c) for c in only_names(catalogs)])
     count = sum(len(c["tools"]) for c in catalogs)
     print(f"{count} tools of {len(catalogs)} servers taken in {cost:.0f} ms (wall {wall:.0f})")
-    first = asked(running, client, queries)
-    again = [asked(running, client, queries) for _ in range(ROUNDS)]
-    show("asked the first time", *first)
-    cpu, walls = sum(c for c, _ in again) / ROUNDS, [w for _, some in again for w in some]
-    show("asked again", cpu, walls)
+    show("asked the first time", asked(running, client, queries))
+    again = [one for _ in range(ROUNDS) for one in asked(running, client, queries)]
+    p99 = show("asked again", again)
     big = max(only_names(catalogs), key=lambda c: len(c["tools"]))
     all_changed = renewed(running, client, big, len(big["tools"]))
     one_changed = renewed(running, client, big, 1)
     disturbed = beside(running, queries, lambda: renewed(running, client, big, len(big["tools"])))
-    show("asked while all of a server changes", 0.0, disturbed)
+    show("asked while all of a server changes", disturbed)
     print(f"{len(big['tools'])} tools changed in {all_changed:.0f} ms, one in {one_changed:.0f} ms")
-    return float(np.percentile(walls, 99)) < 5.0 and all_changed < 100.0
+    return p99 < 5.0 and all_changed < 100.0
 
 
 def only_names(catalogs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,18 +81,9 @@ def only_names(catalogs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"server": c["server"], "tools": c["tools"]} for c in catalogs]
 
 
-def asked(running: daemon.Daemon, client: Client, queries: list[str]) -> tuple[float, list[float]]:
-    """Return the processor time per question and the wall time of each, in ms."""
-    walls: list[float] = []
-
-    def ask() -> None:
-        for query in queries:
-            began = time.perf_counter()
-            client.tool_search(query)
-            walls.append((time.perf_counter() - began) * 1000)
-
-    cost, _ = timed(running, ask)
-    return cost / len(queries), walls
+def asked(running: daemon.Daemon, client: Client, queries: list[str]) -> list[Times]:
+    """Return what each question took."""
+    return [timed(running, lambda q=query: client.tool_search(q)) for query in queries]
 
 
 def renewed(running: daemon.Daemon, client: Client, catalog: dict[str, Any], many: int) -> float:
@@ -111,25 +101,25 @@ def renewed(running: daemon.Daemon, client: Client, catalog: dict[str, Any], man
     return float(np.median(costs))
 
 
-def beside(running: daemon.Daemon, queries: list[str], work: Callable[[], object]) -> list[float]:
-    """Return how long each question takes (ms) while `work` goes on."""
+def beside(running: daemon.Daemon, queries: list[str], work: Callable[[], object]) -> list[Times]:
+    """Return what each question takes while `work` goes on."""
     ended = threading.Event()
-    walls: list[float] = []
+    times: list[Times] = []
 
     def ask() -> None:
         with running.client() as client:
             while not ended.is_set():
-                walls.extend(asked(running, client, queries[:20])[1])
+                times.extend(asked(running, client, queries[:20]))
 
     asking = threading.Thread(target=ask)
     asking.start()
     work()
     ended.set()
     asking.join()
-    return walls
+    return times
 
 
-def timed(running: daemon.Daemon, action: Callable[[], object]) -> tuple[float, float]:
+def timed(running: daemon.Daemon, action: Callable[[], object]) -> Times:
     """Return how many ms of the daemon's processor time and of wall time `action` took."""
     clock = (~running.pid << 3) | 2  # as clock_getcpuclockid(3) has it: finer than /proc
     cpu, wall = time.clock_gettime(clock), time.perf_counter()
@@ -137,10 +127,11 @@ def timed(running: daemon.Daemon, action: Callable[[], object]) -> tuple[float, 
     return (time.clock_gettime(clock) - cpu) * 1000, (time.perf_counter() - wall) * 1000
 
 
-def show(what: str, cpu: float, walls: list[float]) -> None:
-    """Print the figures of some questions."""
-    p50, p99 = np.percentile(walls, [50, 99])
-    print(f"{what}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, {cpu:.2f} ms of processor time each")
+def show(what: str, times: list[Times]) -> float:
+    """Print the figures of some questions; return the 99th percentile of processor time (ms)."""
+    (cpu50, wall50), (cpu99, wall99) = np.percentile(times, [50, 99], axis=0)
+    print(f"{what}: p50 {cpu50:.2f} ms (wall {wall50:.2f}), p99 {cpu99:.2f} ms (wall {wall99:.2f})")
+    return float(cpu99)
 
 
 if __name__ == "__main__":
