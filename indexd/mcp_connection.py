@@ -103,6 +103,7 @@ class Connection:
     async def _subscribe(self) -> None:
         try:
             async with self._client.listen(tools_list_changed=True) as events:
+                self._wire.stir()  # what changed since the list was asked for was not told
                 async for _ in events:
                     self._wire.stir()
         except (MCPError, RuntimeError, TimeoutError):

@@ -21,7 +21,7 @@ from indexd.merge import merge, of_files
 from indexd.segment import Segment
 from indexd.source import DamagedSegment
 from indexd.tool_analysis import VERSION
-from indexd.tool_search import Restored, Update
+from indexd.tool_library import Restored, Update
 
 log = logging.getLogger(__name__)
 Rows = dict[bytes, bytes | None]
@@ -72,9 +72,9 @@ class ServerRows:
 
     def _restored(self, record: Mapping[str, Any]) -> Restored:
         server = server_from_record(record)
-        runs, file_ids = record["runs"], record["file_ids"]
+        runs, file_ids = record.get("runs", ()), record.get("file_ids", {})
         self._runs[server.name] = tuple(map(int, runs))
-        if record["analysis"] != VERSION:
+        if record.get("analysis") != VERSION:
             return Restored(server, {})
         segments = [self._segment(run) for run in runs]
         whole = [segment for segment in segments if segment is not None]

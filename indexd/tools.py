@@ -25,8 +25,9 @@ from indexd.errors import BadRequest, IndexdError
 from indexd.requests import McpEvent, ToolList, ToolSearch
 from indexd.store import Store
 from indexd.tail import Checkpoint, examine
+from indexd.tool_library import Update
 from indexd.tool_rows import SERVERS, Rows, ServerRows, packed, unpacked
-from indexd.tool_search import SearchSettings, Update
+from indexd.tool_search import SearchSettings
 from indexd.tool_search import ToolSearch as Search
 from indexd.watch import Watcher
 

@@ -17,8 +17,9 @@ from indexd.errors import BadRequest
 from indexd.records import segment_key
 from indexd.tool import Tool, first_sentence, parse_tool, parse_tools, signature
 from indexd.tool_ids import ToolNames
+from indexd.tool_library import Update
 from indexd.tool_rows import MAX_RUNS, SERVERS, ServerRows, packed, unpacked
-from indexd.tool_search import ToolSearch, Update
+from indexd.tool_search import ToolSearch
 
 
 def raw_tool(name: str, description: str = "Does a thing.", **properties: Any) -> dict[str, Any]:
