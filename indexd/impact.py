@@ -25,7 +25,7 @@ from indexd.segment import Array, Segment
 ROW_SHARE = 12
 ROW_DOCUMENTS = 1 << 16
 # A list of so many postings has impacts; if a share of the documents hold the term, bits as well.
-LISTED = 512
+LISTED = 2048
 BITS_SHARE = 128
 # How many bytes a segment keeps, of each, those last used.
 ROW_BYTES = 40_000_000

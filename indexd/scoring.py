@@ -21,6 +21,8 @@ from indexd.matching import Held, Listed, Matches, beside, grouped, holds, union
 from indexd.plan import Formula
 from indexd.segment import Array, distinct
 
+# Where all lists together are not longer, bounds cost more than scores.
+FEW_POSTINGS = 8192
 # How many documents of a long list are scored first, where not only the best are wanted.
 CHAMPIONS = 16
 # How many blocks of documents are looked into first, and how many times more each next time.
@@ -174,12 +176,14 @@ class _Scoring:
         self._short: list[tuple[Listed, float]] = []
         self._long: list[_Long] = []
         self._rows: list[tuple[Row, _Bound]] = []
+        some = sum([len(held.listed.ordinals) for held, _ in self._held])
+        self._few = some <= FEW_POSTINGS and not any(held.frequent for held, _ in self._held)
         for held, weight in self._held:
             self._sort_in(held, weight)
         self._long.sort(key=lambda each: -each.bound.most)
 
     def _sort_in(self, held: Held, weight: float) -> None:
-        if held.frequent or held.listed.impacts is not None:
+        if held.frequent or (held.listed.impacts is not None and not self._few):
             excess = impact.excess(self._segment, self._terms.average)
             unit = bm25.most(weight) / FULL * excess
             bound = _Bound(unit, unit * FULL, weight)
