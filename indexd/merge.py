@@ -81,7 +81,7 @@ def _merge_columns(
 ) -> tuple[Array, tuple[str, ...], Array, Columns, Array]:
     """Return the merged columns and the order that gives them from the kept ones end to end."""
     file_ids, files = np.unique(
-        _concat([s.file_ids[s.columns.file[k]] for s, k in zip(segments, kept, strict=True)]),
+        _concat([s.files_of(k) for s, k in zip(segments, kept, strict=True)]),
         return_inverse=True,
     )
     names, tools = _merge_names(segments, kept)

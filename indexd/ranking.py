@@ -197,6 +197,15 @@ class _Found(NamedTuple):
         """Return those at some positions."""
         return _Found(self.part, *(column[at] for column in self[1:]))
 
+    def file_ids(self) -> Array:
+        """Return the file id of each document."""
+        return self.part.segment.files_of(self.documents)
+
+    def messages(self) -> Array:
+        """Return the message_index of each document."""
+        messages: Array = self.part.segment.columns.message.take(self.documents)
+        return messages
+
     def times(self, snapshot: Snapshot) -> Array:
         """Return the times of the documents (unix ms)."""
         return timestamps(snapshot, self.part, self.documents)
@@ -307,12 +316,8 @@ def _one_per_session(found: Sequence[_Found], second: float) -> list[_Found]:
 
     The score of the document that comes next is added to its own, `second` times.
     """
-    columns = [each.part.segment.columns for each in found]
-    files = [c.file[each.documents] for c, each in zip(columns, found, strict=True)]
-    ids = np.concatenate(
-        [e.part.segment.file_ids[file] for e, file in zip(found, files, strict=True)]
-    )
-    messages = np.concatenate([c.message[e.documents] for c, e in zip(columns, found, strict=True)])
+    ids = np.concatenate([each.file_ids() for each in found])
+    messages = np.concatenate([each.messages() for each in found])
     # Documents of one message lie in one part, so there ordinals may decide.
     documents = np.concatenate([each.documents for each in found])
     order = np.lexsort((documents, messages, -_keys(found), ids))
@@ -356,20 +361,15 @@ def _first_by_path(
 
 def _places(snapshot: Snapshot, found: Sequence[_Found]) -> list[Array]:
     """Return for each document a number, ordered as (path, message) of the documents are."""
-    files = [each.part.segment.columns.file[each.documents] for each in found]
-    ids = [each.part.segment.file_ids[file] for each, file in zip(found, files, strict=True)]
+    ids = [each.file_ids() for each in found]
     known = distinct(np.concatenate(ids))
-    paths = [_path_key(snapshot.files[file_id]) for file_id in known.tolist()]
+    paths = [snapshot.files[file_id].path_bytes for file_id in known.tolist()]
     places = np.empty(len(paths), np.int64)
     places[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
     return [
-        places[known.searchsorted(mine)] << 32 | each.part.segment.columns.message[each.documents]
+        places[known.searchsorted(mine)] << 32 | each.messages()
         for each, mine in zip(found, ids, strict=True)
     ]
-
-
-def _path_key(facts: FileFacts) -> bytes:
-    return facts.path.encode("utf-8", "surrogateescape")
 
 
 def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ranked]:
@@ -392,7 +392,7 @@ def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ran
     else:
         rows.sort(key=itemgetter(0))
     return [
-        Ranked(score, _facts(snapshot, part, ordinal), part, ordinal, others)
+        Ranked(score, snapshot.facts_of(part, ordinal), part, ordinal, others)
         for _, _, score, part, ordinal, others in rows[:top]
     ]
 
@@ -400,19 +400,12 @@ def _in_order(snapshot: Snapshot, found: Sequence[_Found], top: int) -> list[Ran
 def _places_of(snapshot: Snapshot, found: _Found) -> list[tuple[Any, ...]]:
     """Return what tells documents of equal keys apart: no two are equal in all of it."""
     part, documents = found.part, found.documents
-    segment, columns = part.segment, part.segment.columns
-    file_ids = segment.file_ids.take(columns.file.take(documents)).tolist()
     return list(
         zip(
-            [_path_key(snapshot.files[file_id]) for file_id in file_ids],
-            columns.message.take(documents).tolist(),
-            segment.kind_ranks(documents).tolist(),
-            columns.call.take(documents).tolist(),
+            [snapshot.files[file_id].path_bytes for file_id in found.file_ids().tolist()],
+            found.messages().tolist(),
+            part.segment.kind_ranks(documents).tolist(),
+            part.segment.columns.call.take(documents).tolist(),
             strict=True,
         )
     )
-
-
-def _facts(snapshot: Snapshot, part: Part, ordinal: int) -> FileFacts:
-    segment = part.segment
-    return snapshot.files[int(segment.file_ids[segment.columns.file[ordinal]])]

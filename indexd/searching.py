@@ -209,10 +209,9 @@ def _duplicates(
 def _counted(snapshot: Snapshot, others: Sequence[tuple[Part, int]]) -> dict[str, Any]:
     where = []
     for part, document in others[:SHOWN_COPIES]:
-        segment = part.segment
-        facts = snapshot.files[int(segment.file_ids[segment.columns.file[document]])]
-        message = int(segment.columns.message[document])
-        where.append({"session_path": facts.path, "message_index": message})
+        path = snapshot.facts_of(part, document).path
+        message = int(part.segment.columns.message[document])
+        where.append({"session_path": path, "message_index": message})
     return {"duplicates": {"count": len(others), "where": where}}
 
 

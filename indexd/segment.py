@@ -164,6 +164,11 @@ class Segment:
         """Return this segment, of one file, under another file id."""
         return replace(self, file_ids=np.full(len(self.file_ids), file_id, np.uint32))
 
+    def files_of(self, ordinals: Array) -> Array:
+        """Return the file id (u32) of each of some documents."""
+        ids: Array = self.file_ids.take(self.columns.file.take(ordinals))
+        return ids
+
     def kind_ranks(self, ordinals: Array) -> Array:
         """Return the position in KINDS (i64) of each document's kind."""
         ranks: Array = self.kind_starts[1:].searchsorted(ordinals, side="right")
