@@ -22,6 +22,7 @@ from indexd.segment import (
     nothing,
     postings_of,
     sort_pairs,
+    starts_of,
 )
 
 # How many postings are merged at a time; some 100 bytes of work space each.
@@ -231,8 +232,7 @@ def _join_postings(parts: Sequence[PlainPostings]) -> PlainPostings:
 
 
 def _join_starts(parts: Sequence[Array]) -> Array:
-    counts = _concat([np.diff(part) for part in parts])
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return starts_of(_concat([np.diff(part) for part in parts]))
 
 
 def _concat(arrays: Sequence[Array]) -> Array:

@@ -226,15 +226,26 @@ def nothing() -> Segment:
     )
 
 
+def starts_of(counts: Array) -> Array:
+    """Return where each of some runs begins (i64) when they stand end to end, and their end."""
+    starts: Array = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    return starts
+
+
 def postings_of(terms: int, owners: Array, ordinals: Array, freqs: Array) -> PlainPostings:
     """Return the postings of `terms` terms: parallel arrays, ordered by term and ordinal.
 
     `owners` says which term each posting is of.
     """
+    return plain_postings(starts_of(np.bincount(owners, minlength=terms)), ordinals, freqs)
+
+
+def plain_postings(starts: Array, ordinals: Array, freqs: Array) -> PlainPostings:
+    """Return the postings of terms that begin at `starts`, from frequencies of any size."""
     large_at = np.flatnonzero(freqs >= ESCAPE)
     return PlainPostings(
-        np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=terms)))).astype(np.int64),
-        ordinals.astype(np.uint32),
+        starts,
+        ordinals.astype(np.uint32, copy=False),
         np.minimum(freqs, ESCAPE).astype(np.uint8),
         large_at,
         freqs[large_at].astype(np.uint32),
