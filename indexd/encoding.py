@@ -18,7 +18,7 @@ import msgpack
 import numpy as np
 
 from indexd.blocks import Blocks, Column, pack
-from indexd.hashes import span_hashes
+from indexd.hashes import span_hashes, starts_of
 from indexd.packing import PackedPostings, packed
 from indexd.segment import (
     UNSIGNED,
@@ -30,7 +30,6 @@ from indexd.segment import (
     assemble,
     narrowed,
     plain_postings,
-    starts_of,
 )
 from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
 

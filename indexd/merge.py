@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from indexd.hashes import changes, gathered, in_order
+from indexd.hashes import changes, gathered, in_order, starts_of
 from indexd.packing import Packed, joined, pack
 from indexd.segment import (
     Array,
@@ -22,7 +22,6 @@ from indexd.segment import (
     nothing,
     postings_of,
     sort_pairs,
-    starts_of,
 )
 
 # How many postings are merged at a time; some 100 bytes of work space each.

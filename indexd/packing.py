@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexd.segment import Array, Postings, starts_of
+from indexd.hashes import starts_of
+from indexd.segment import Array, Postings
 from indexd.source import Memory, Source, misfits_are_damage
 
 _WIDTH, _ESCAPED, _COUNTED = 0b0011, 0b0100, 0b1000

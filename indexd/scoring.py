@@ -28,6 +28,8 @@ FIRST_ROUND, NEXT_ROUND = 16, 8
 _SAMPLE = 2048
 # Sums in another order, or of bounds in 32 bits, differ by less than this share.
 _SLACK = 1e-5
+# Above nothing at all, below any bound: a document that holds no term has none.
+_TINY = 1e-30
 
 
 class Wanted(NamedTuple):
@@ -395,5 +397,4 @@ def _cuts(bounds: Array) -> Iterator[float]:
     yield 0.0
 
 
-_TINY = 1e-30
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from indexd.hashes import Array as Array
+from indexd.hashes import starts_of
 from indexd.hashes import term_hash as term_hash
 from indexd.model import KINDS
 
@@ -224,12 +225,6 @@ def nothing() -> Segment:
         Dictionary(u64, np.zeros(1, np.int64), b""),
         postings_of(0, i64, i64, i64),
     )
-
-
-def starts_of(counts: Array) -> Array:
-    """Return where each of some runs begins (i64) when they stand end to end, and their end."""
-    starts: Array = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-    return starts
 
 
 def postings_of(terms: int, owners: Array, ordinals: Array, freqs: Array) -> PlainPostings:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from indexd.hashes import changes, gathered
+from indexd.hashes import changes, gathered, starts_of
 from indexd.segment import (
     Array,
     Columns,
@@ -21,7 +21,6 @@ from indexd.segment import (
     assemble,
     narrowed,
     plain_postings,
-    starts_of,
 )
 
 

@@ -132,8 +132,7 @@ def search(
     chosen = [each for each in chosen if each[2]]
     count = len(chosen)
     average = sum(length for _, _, length in chosen) / count if count else 1.0
-    occurring = {term for _, counts, _ in chosen for term in counts}
-    freq = partial(freq_of, occurring)
+    freq = partial(freq_of, {term for _, counts, _ in chosen for term in counts})
     every = [[freq(asked, counts) for asked in query] for _, counts, _ in chosen]
     doc_freqs = [sum(freqs[at] > 0 for freqs in every) for at in range(len(query))]
     weights = [
@@ -151,8 +150,8 @@ def search(
         score = bm25(weights, freqs, length, average)
         mass = sum(weight for weight, tf in zip(weights, freqs, strict=True) if tf)
         score *= 1 + formula.coverage * (mass / whole)
-        mass = by_session[document["path"]]
-        found.append(Hit(score * (1 + formula.session_coverage * (mass / whole)), document))
+        score *= 1 + formula.session_coverage * (by_session[document["path"]] / whole)
+        found.append(Hit(score, document))
     least = relative_score * max((hit.score for hit in found), default=0.0)
     hits = [hit for hit in found if hit.score >= least]
     if recency and not recent:
