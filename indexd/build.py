@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from indexd.segment import (
     postings_of,
 )
 from indexd.text import Profile
-from indexd.tokens import count
+from indexd.tokens import Counted, count
 
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -40,18 +40,21 @@ def build(entries: Iterable[Entry], profile: Profile) -> Segment:
     """Return the segment of `entries`; documents without a term are left out."""
     entries = _in_order(list(entries))
     texts = [entry.document.text.encode("utf-8", "replace") for entry in entries]
-    counted = count(texts, profile)
-    kept = counted.lengths > 0
+    return counted(entries, count(texts, profile), lambda at: xxhash.xxh3_64_intdigest(texts[at]))
+
+
+def counted(entries: Sequence[Entry], counts: Counted, digest: Callable[[int], int]) -> Segment:
+    """Return the segment of entries in the canonical order whose terms are counted.
+
+    `digest` returns the digest of the text of the entry at a position.
+    """
+    kept = counts.lengths > 0
     places = np.flatnonzero(kept).tolist()
-    ordinals = (np.cumsum(kept) - 1)[counted.texts]
+    ordinals = (np.cumsum(kept) - 1)[counts.texts]
     return assemble(
-        *_columns(
-            [entries[at] for at in places],
-            counted.lengths[kept],
-            [xxhash.xxh3_64_intdigest(texts[at]) for at in places],
-        ),
-        counted.dictionary,
-        postings_of(len(counted.dictionary), counted.terms, ordinals, counted.freqs),
+        *_columns([entries[at] for at in places], counts.lengths[kept], list(map(digest, places))),
+        counts.dictionary,
+        postings_of(len(counts.dictionary), counts.terms, ordinals, counts.freqs),
     )
 
 

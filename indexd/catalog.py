@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from indexd.errors import BadRequest
@@ -22,7 +22,7 @@ RECORD_VERSION = 1
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Server:
     """One server's tools by name, and its state; `problems` has a reason per dropped tool."""
 
@@ -66,6 +66,11 @@ class Catalog:
             for _, tool in sorted(server.tools.items()):
                 yield tool
 
+    def after(self, event: Mapping[str, Any]) -> tuple[Catalog, Change]:
+        """Return what this catalog becomes by one connection event, and what that changes."""
+        catalog = Catalog(self.servers.values())
+        return catalog, catalog.apply(event)
+
     def apply(self, event: Mapping[str, Any]) -> Change:
         """Take one connection event and return what it changed.
 
@@ -74,8 +79,7 @@ class Catalog:
         kind, name = _kind(event), _server_name(event)
         before = self.servers.get(name, Server(name))
         if kind == "disconnected":
-            before.online = False
-            self.servers[name] = before
+            self.servers[name] = replace(before, online=False)
             return Change(name, online=False)
         after = _connected(event, before, kind)
         self.servers[name] = after

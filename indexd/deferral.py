@@ -48,7 +48,7 @@ def deferred_lines(tools: Sequence[Tool], budget: int | None = None) -> list[str
 
 
 def tool_list(
-    tools: Sequence[Tool],
+    tools: Iterable[Tool],
     activated: Iterable[str],
     settings: DeferralSettings,
     context_window: int | None = None,
@@ -59,6 +59,7 @@ def tool_list(
     `loaded` are the full definitions of the session's activated tools; `tokens_now` is what
     the model is shown: everything when not active, else the lines and the loaded tools.
     """
+    tools = list(tools)
     tokens_all = sum(tool.tokens for tool in tools)
     active = is_active(settings, tokens_all, context_window)
     chosen = set(activated)

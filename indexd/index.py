@@ -78,6 +78,15 @@ class Part:
         ordinals, _ = self.segment.term_postings(at)
         return int(np.count_nonzero(self.alive[self.segment.columns.file[ordinals]]))
 
+    def doc_freqs(self) -> Array:
+        """Return how many documents of live files hold each term of the segment (i64)."""
+        starts = self.segment.postings.starts
+        if self.alive is None:
+            return np.diff(starts)
+        ordinals, _ = self.segment.postings.of(0, len(self.segment.dictionary))
+        before = np.concatenate(([0], np.cumsum(of_files(self.segment, self.alive)[ordinals])))
+        return np.diff(before[starts])
+
     def counts(self, kinds: Array) -> tuple[int, int]:
         """Return (documents, tokens) of the live files in the kinds of rank `kinds`."""
         docs, tokens = self.segment.doc_counts, self.segment.token_counts

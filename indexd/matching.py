@@ -73,6 +73,13 @@ class Held:
             held |= _files(self._view, each)
         return held
 
+    def postings(self) -> Listed:
+        """Return the selected documents that hold the term, and how often each does."""
+        if not self.frequent:
+            return self.listed
+        documents = self.documents()
+        return Listed(documents, self.at(documents))
+
     def documents(self) -> Array:
         """Return the selected documents that hold the term, ascending."""
         lists = [_documents(self._view, each.row) for each in self.frequent]

@@ -74,12 +74,16 @@ class ServerSpec:
 
 
 def find_files(context: Context) -> list[Source]:
-    """Return the configuration files that exist, a project's before the user's own."""
+    """Return the configuration files that exist, a project's before the user's own.
+
+    In the home directory, what looks like a project's file is the user's own.
+    """
     found = []
     for client, dialect in DIALECTS.items():
         places = dialect.places(context)
+        own = {path.resolve() for path, project in places if not project}
         for path, project in places:
-            if path.is_file():
+            if path.is_file() and not (project and path.resolve() in own):
                 found.append(Source(client, path, project))
     return sorted(found, key=lambda source: not source.project)
 

@@ -103,7 +103,7 @@ class Connection:
     async def _subscribe(self) -> None:
         try:
             async with self._client.listen(tools_list_changed=True) as events:
-                self._wire.stir()  # nothing is told of what changed before
+                self._wire.stir()  # what changed since the list was asked for was not told
                 async for _ in events:
                     self._wire.stir()
         except (MCPError, RuntimeError, TimeoutError):

@@ -61,9 +61,11 @@ def tools(answer: Answer, term: Terminal) -> str:
         identity = visible(tool.get("tool_id") or "")
         state = "" if tool.get("online", True) else "  (server offline)"
         parts.append(f"{term.paint(identity, 'bold')}{state}")
-        parts += _paragraph(_first_line(tool.get("description")), term)
-        if tool.get("signature"):
-            parts += _paragraph(tool["signature"], term)
+        called = tool.get("signature") or ""
+        if " - " not in called:  # else it ends with what the tool does
+            parts += _paragraph(_first_line(tool.get("description")), term)
+        if called:
+            parts += _paragraph(called, term)
         elif tool.get("input_schema") is not None:
             parts += _block(compact_json(tool["input_schema"]), term)
     total = answer.get("total_tools")
@@ -85,7 +87,8 @@ def tool_list(answer: Answer, term: Terminal) -> str:
         parts.append("")
     for entry in deferred:
         identity, _, description = entry.partition(": ")
-        line = f"{visible(identity)}: {visible(_first_line(description))}"
+        said = f": {visible(_first_line(description))}" if description else ""
+        line = f"{visible(identity)}{said}"
         parts.append(fitted(line, term.columns) if term.wraps else line)
     return "\n".join(parts) + "\n"
 

@@ -136,6 +136,8 @@ def _trouble(answer: Answer, term: Terminal, home: str) -> list[str]:
             # Most name a file below the root, and then need not name the root too.
             named = str(entry).startswith(f"{root['path']}/")
             found.append(("problem" if named else shortened(root["path"], home), entry))
+    for name, server in sorted((answer.get("servers") or {}).items()):
+        found += [(f"dropped of {visible(name)}", entry) for entry in server.get("problems") or ()]
     lines = [f"{term.paint(what, 'error')}: {_sentence(entry, home)}" for what, entry in found]
     return ["", *lines] if lines else []
 

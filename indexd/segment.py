@@ -78,15 +78,19 @@ class Dictionary:
 
     def beginning(self, prefix: bytes) -> list[bytes]:
         """Return the terms that begin with `prefix`, in no order."""
+        return [self.term(each) for each in self.places(prefix).tolist()]
+
+    def places(self, prefix: bytes) -> Array:
+        """Return the positions of the terms that begin with `prefix`, ascending."""
         if not prefix:
-            return list(self)
+            return np.arange(len(self))
         letters = np.frombuffer(self.blob, np.uint8)
         # Most terms differ in their first letter, which is all that is looked at of them.
-        at = (letters.take(self.starts[:-1]) == prefix[0]).nonzero()[0]
+        at: Array = (letters.take(self.starts[:-1]) == prefix[0]).nonzero()[0]
         at = at[self.starts[at + 1] - self.starts[at] >= len(prefix)]
         for number, byte in enumerate(prefix[1:], 1):
             at = at[letters[self.starts[at] + number] == byte]
-        return [self.term(each) for each in at.tolist()]
+        return at
 
     def term(self, at: int) -> bytes:
         """Return the term at position `at`."""

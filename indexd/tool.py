@@ -28,13 +28,22 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Parameter(NamedTuple):
-    """One top-level parameter of a tool; `choices` are the values its schema allows, if listed."""
+    """One top-level parameter of a tool; `choices` are the values its schema allows, if listed.
+
+    `part` is its own schema and `root` the tool's.
+    """
 
     name: str
-    type: str
     required: bool
     description: str
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...]
+    part: Mapping[str, Any]
+    root: Mapping[str, Any]
+
+    @property
+    def type(self) -> str:
+        """The type in a word, see `type_name`."""
+        return type_name(self.part, self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +200,16 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:
     properties = schema.get("properties")
     required = schema.get("required")
     names = set(filter(_is_text, required)) if isinstance(required, list) else set()
-    for name, value in properties.items() if isinstance(properties, Mapping) else ():
-        part = value if isinstance(value, Mapping) else {}
+    for name, value in properties.items() if isinstance(properties, dict) else ():
+        part = value if isinstance(value, dict) else {}
         description = part.get("description")
         yield Parameter(
             name,
-            type_name(part, schema),
             name in names,
             description if isinstance(description, str) else "",
             tuple(_choices(part)),
+            part,
+            schema,
         )
 
 

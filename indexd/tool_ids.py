@@ -8,7 +8,7 @@ and separators are forgiven. A bare name that several servers have means all of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rapidfuzz import fuzz, process
 
@@ -21,35 +21,49 @@ NEAREST = 5
 ALIKE = 55.0  # of 100: below it, names have little but letters in common
 
 
+_Table = dict[str, tuple[str, ...]]
+
+
 class ToolNames:
-    """The names of all tools of a catalog, for looking them up."""
+    """The ids of all tools of a catalog by what they may be called: their id and their name, each
+    as it is written and squeezed."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._by_id: dict[str, list[Tool]] = {}
-        self._by_name: dict[str, list[Tool]] = {}
-        self._by_loose_id: dict[str, list[Tool]] = {}
-        self._by_loose_name: dict[str, list[Tool]] = {}
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tables: tuple[_Table, ...] = ({}, {}, {}, {})
+        self._add(tools)
+
+    def after(self, gone: Iterable[Tool], new: Iterable[Tool]) -> ToolNames:
+        """Return the names without some tools and with others."""
+        other = ToolNames()
+        other._tables = tuple(dict(table) for table in self._tables)
+        for tool in gone:
+            for table, key in zip(other._tables, _keys(tool), strict=True):
+                left = tuple(id for id in table.pop(key) if id != tool.id)
+                table.update({key: left} if left else {})
+        other._add(new)
+        return other
+
+    def _add(self, tools: Iterable[Tool]) -> None:
         for tool in tools:
-            self._by_id[tool.id] = [tool]
-            self._by_name.setdefault(tool.name, []).append(tool)
-            self._by_loose_id.setdefault(squeeze(tool.id), []).append(tool)
-            self._by_loose_name.setdefault(squeeze(tool.name), []).append(tool)
+            for table, key in zip(self._tables, _keys(tool), strict=True):
+                table[key] = tuple(sorted((*table.get(key, ()), tool.id)))
 
-    def resolve(self, text: str) -> Sequence[Tool]:
-        """Return the tools that `text` names; all owners of an ambiguous name, none if unknown."""
+    def resolve(self, text: str) -> Sequence[str]:
+        """Return the ids of the tools that `text` names: of all owners of an ambiguous name."""
         text = text.strip()
         loose = squeeze(text)
-        tries: tuple[tuple[Mapping[str, Sequence[Tool]], str], ...] = (
-            (self._by_id, text),
-            (self._by_name, text),
-            (self._by_loose_id, loose),
-            (self._by_loose_id, loose.removeprefix(_PREFIX)),
-            (self._by_loose_name, loose),
+        ids, names, loose_ids, loose_names = self._tables
+        tries = (
+            (ids, text),
+            (names, text),
+            (loose_ids, loose),
+            (loose_ids, loose.removeprefix(_PREFIX)),
+            (loose_names, loose),
         )
         return next((table[key] for table, key in tries if key in table), ())
 
-    def named_in(self, query: str) -> list[Tool]:
-        """Return the tools that a question names exactly, in the order it names them.
+    def named_in(self, query: str) -> list[str]:
+        """Return the ids of the tools that a question names exactly, in the order it names them.
 
         The whole question may be one name ("create pull request"), or hold names among other
         words; a single plain word ("search") is a name only where every other word is one.
@@ -62,12 +76,12 @@ class ToolNames:
         meant = {part: self._exactly(part) for part in parts}
         if not all(meant.values()):
             meant = {part: found for part, found in meant.items() if _is_composite(part)}
-        return list({tool.id: tool for found in meant.values() for tool in found}.values())
+        return list(dict.fromkeys(id for found in meant.values() for id in found))
 
     def nearest(self, text: str) -> list[str]:
         """Return the ids most alike `text`, the most alike first."""
-        names = {tool.id: squeeze(tool.name) for found in self._by_id.values() for tool in found}
-        ids = {id: squeeze(id) for id in names}
+        names = {id: name for name, owners in self._tables[3].items() for id in owners}
+        ids = {id: name for name, owners in self._tables[2].items() for id in owners}
         wanted = squeeze(text)
         alike: dict[str, float] = {}
         for choices in (names, ids):
@@ -77,8 +91,12 @@ class ToolNames:
                 alike[id] = max(alike.get(id, 0.0), score)
         return sorted(alike, key=lambda id: (-alike[id], id))[:NEAREST]
 
-    def _exactly(self, part: str) -> Sequence[Tool]:
-        return self.resolve(part) if _is_composite(part) else self._by_name.get(part, ())
+    def _exactly(self, part: str) -> Sequence[str]:
+        return self.resolve(part) if _is_composite(part) else self._tables[1].get(part, ())
+
+
+def _keys(tool: Tool) -> tuple[str, str, str, str]:
+    return tool.id, tool.name, squeeze(tool.id), squeeze(tool.name)
 
 
 def _is_composite(part: str) -> bool:

@@ -8,13 +8,13 @@ tool uses, what it may be a misspelling of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from indexd.tool_index import TermIndex
+from indexd.index import Snapshot
+from indexd.tool_analysis import SPELLING
 from indexd.tool_text import Word, is_cjk, pairs, stem, words
 from indexd.tool_words import Vocabulary
 
@@ -23,7 +23,6 @@ UNKNOWN_PART = 0.9  # of a word that only its parts make known
 HALF = 0.8  # one of the two known words that an unknown compound splits into
 JOINED = 0.99  # "web page" for `webpage`; below 1, so that it never outweighs its words
 MISSPELT = 0.85
-SPELLING = "word:"  # the index keeps each word as it is spelt, behind this
 MAX_PHRASE_WORDS = 3
 MIN_MISSPELT_CHARS = 4
 TWO_ERRORS_FROM_CHARS = 8
@@ -37,24 +36,32 @@ class Slot(NamedTuple):
     terms: dict[str, float]
 
 
-class Lexicon:
-    """The words of a catalog: which terms are known, and how each word is spelt.
+class Spellings:
+    """Words by first letter and length, so that those that may be meant by another are few."""
 
-    Only a question with an unknown word asks for spellings; they are gathered then.
-    """
+    def __init__(self) -> None:
+        self._alike: dict[tuple[str, int], dict[str, None]] = {}
 
-    def __init__(self, index: TermIndex) -> None:
-        self._index = index
+    def learn(self, words: Iterable[str]) -> None:
+        """Take up words; they stay, even when no tool uses them any more."""
+        for word in words:
+            self._alike.setdefault((word[:1], len(word)), {})[word] = None
+
+    def like(self, word: str, errors: int) -> list[str]:
+        """Return the words of the same first letter and at most so many letters more or less."""
+        lengths = range(len(word) - errors, len(word) + errors + 1)
+        return [w for length in lengths for w in self._alike.get((word[0], length), ())]
+
+
+class Known:
+    """The words of one state of the index: which terms are known, and how each is spelt."""
+
+    def __init__(self, snapshot: Snapshot, spellings: Spellings) -> None:
+        self._parts = snapshot.parts
+        self._spellings = spellings
 
     def __contains__(self, term: str) -> bool:
-        return self._index.doc_freq(term) > 0
-
-    @cached_property
-    def _alike(self) -> dict[tuple[str, int], list[str]]:
-        alike: dict[tuple[str, int], list[str]] = {}
-        for word in self._index.terms(SPELLING):
-            alike.setdefault((word[:1], len(word)), []).append(word)
-        return alike
+        return any(part.doc_freq(term.encode()) for part in self._parts)
 
     def corrections(self, word: str) -> list[str]:
         """Return the terms of the nearest known words: one error away, two for a long word.
@@ -64,19 +71,19 @@ class Lexicon:
         if len(word) < MIN_MISSPELT_CHARS or not word.isascii():
             return []
         errors = 2 if len(word) >= TWO_ERRORS_FROM_CHARS else 1
-        lengths = range(len(word) - errors, len(word) + errors + 1)
-        alike = [w for length in lengths for w in self._alike.get((word[0], length), ())]
-        found = process.extract(word, alike, scorer=OSA.distance, score_cutoff=errors, limit=None)
+        alike = self._spellings.like(word, errors)
+        near = process.extract(word, alike, scorer=OSA.distance, score_cutoff=errors, limit=None)
+        found = [each for each in near if SPELLING + each[0] in self]
         nearest = min((distance for _, distance, _ in found), default=0)
         terms = {stem(w): None for w, distance, _ in sorted(found) if distance == nearest}
         return list(terms)[:MAX_CORRECTIONS]
 
 
 class QueryReader:
-    """Reads questions against one catalog's lexicon."""
+    """Reads questions against the words of one state of the index."""
 
-    def __init__(self, lexicon: Lexicon, vocabulary: Vocabulary) -> None:
-        self._lexicon = lexicon
+    def __init__(self, known: Known, vocabulary: Vocabulary) -> None:
+        self._known = known
         self._vocabulary = vocabulary
 
     def slots(self, query: str) -> list[Slot]:
@@ -112,11 +119,11 @@ class QueryReader:
         if len(two) < 2 or is_cjk(two[1].text) or min(len(word.text) for word in two) < 2:
             return ""
         term = stem(two[0].text + two[1].text)
-        return term if term in self._lexicon else ""
+        return term if term in self._known else ""
 
     def _slot(self, word: Word, stand_ins: Mapping[str, float]) -> Slot:
         (term,) = word.whole
-        known = term in self._lexicon
+        known = term in self._known
         terms: dict[str, float] = {}
         _offer(terms, stand_ins.items())
         _offer(terms, self._vocabulary.of(term).items())
@@ -129,7 +136,7 @@ class QueryReader:
     def _guess(self, text: str, terms: dict[str, float]) -> None:
         halves = self._halves(text)
         _offer(terms, ((half, HALF) for half in halves))
-        for term in () if halves else self._lexicon.corrections(text):
+        for term in () if halves else self._known.corrections(text):
             _offer(terms, [(term, MISSPELT)])
             related = self._vocabulary.of(term).items()
             _offer(terms, ((other, MISSPELT * weight) for other, weight in related))
@@ -137,7 +144,7 @@ class QueryReader:
     def _halves(self, text: str) -> tuple[str, ...]:
         for cut in range(3, len(text) - 2):
             halves = stem(text[:cut]), stem(text[cut:])
-            if all(half in self._lexicon for half in halves):
+            if all(half in self._known for half in halves):
                 return halves
         return ()
 

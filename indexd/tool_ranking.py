@@ -1,30 +1,25 @@
 """Which tools answer a question: fielded BM25 over slots, with a bonus for a name that fits.
 
-The weights say what a reader of a tool list would say: the name tells most, the server and the
-first sentence next, the rest of the description and the parameters little. docs/tools.md
-states the whole formula.
+Postings come from the index's own parts, as for sessions; only the formula differs, since a slot
+counts once however many of its terms a tool holds. docs/tools.md states it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from indexd.tool import Tool, first_sentence
-from indexd.tool_index import Ordinals, TermIndex
-from indexd.tool_query import SPELLING, Slot
-from indexd.tool_text import squeeze, words
+from indexd.index import Snapshot
+from indexd.matching import match
+from indexd.plan import QueryTerm
+from indexd.segment import Array, Segment, term_hash
+from indexd.selection import Selection, views
+from indexd.tool_analysis import KIND, NAME, READS_ONLY, SERVER, UNIT
+from indexd.tool_query import Slot
 
 K1 = 0.9
-UNIT = 100  # term frequencies are stored in hundredths
-SENTENCE_CHARS = 300
-REST_CHARS = 1000
-PARAMETER_CHARS = 300
-MAX_CHOICES = 30
 # A catalog is judged as if it had at least this many tools: in a catalog of two, BM25 finds
 # every word common and a fixed threshold would cut right answers.
 MIN_DOCUMENTS = 100
@@ -36,68 +31,21 @@ FULL_MENTION = 1.5  # a saturation of 1/1.5 already counts as the word being cov
 
 # Of tools that answer equally well, the one that only reads comes first.
 READ_ONLY = 1.02
-
-NAME = "name:"
-SERVER = "server:"
-# Bumped whenever `analyse` makes something else of a tool, since caches keep what it made.
-VERSION = 1
-
-
-class Field(NamedTuple):
-    """How much a field's words count, and how a field longer than is typical dilutes them."""
-
-    weight: float
-    dilution: float = 0.0
-    typical_terms: int = 1
-
-
-# The typical lengths are the means over 3,000 tools of 76 servers.
-FIELDS = {
-    "name": Field(4.0, 0.3, 5),
-    "server": Field(2.0),
-    "title": Field(1.0, 0.3, 5),
-    "sentence": Field(2.0, 0.5, 11),
-    "rest": Field(0.3, 0.5, 45),
-    "parameters": Field(0.3, 0.5, 10),
-    "parameter_texts": Field(0.2, 0.5, 70),
-}
-
-
-def analyse(tool: Tool) -> dict[str, int]:
-    """Return what the index keeps of one tool: its terms, in hundredths of a mention.
-
-    Terms that begin with `name:`, `server:` and `word:` say what its name and its server are
-    made of, and how the words of its texts are spelt.
-    """
-    fields = {field: words(text) for field, text in texts(tool).items()}
-    weighed: dict[str, float] = {}
-    for field, found in fields.items():
-        weight, dilution, typical = FIELDS[field]
-        length = sum([len(word.terms) for word in found])
-        share = UNIT * weight / (1 - dilution + dilution * length / typical)
-        for word in found:
-            for term in word.terms:
-                weighed[term] = weighed.get(term, 0.0) + share
-    frequencies = {term: int(value) or 1 for term, value in weighed.items()}
-    name = [part for word in fields["name"][:-1] for part in (word.parts or word.whole)]
-    frequencies.update((NAME + term, 1) for term in name)
-    frequencies.update((SERVER + term, 1) for word in fields["server"] for term in word.terms)
-    spelt = [found for field, found in fields.items() if not field.startswith("parameter")]
-    frequencies.update((SPELLING + word.text, 1) for found in spelt for word in found)
-    return frequencies
-
-
-def name_terms(frequencies: Iterable[str]) -> frozenset[str]:
-    """Return the terms of a tool's name, out of its analysis."""
-    return frozenset(t.removeprefix(NAME) for t in frequencies if t.startswith(NAME))
+# So many terms' postings are remembered; then all are forgotten.
+REMEMBERED_TERMS = 4000
 
 
 class Ranked(NamedTuple):
-    """Documents, best first: their scores, and the share of the question that each covers."""
+    """Documents that answer in any way, in no order: the file id of each, its score, and the share
+    of the question that it covers."""
 
-    ordinals: NDArray[np.intp]
-    scores: NDArray[np.float64]
-    coverage: NDArray[np.float64]
+    file_ids: Array
+    scores: Array
+    coverage: Array
+
+    def where(self, chosen: Array) -> Ranked:
+        """Return those for which a boolean is true, or those at some positions."""
+        return Ranked(*(column[chosen] for column in self))
 
 
 class TermValues(NamedTuple):
@@ -105,41 +53,44 @@ class TermValues(NamedTuple):
     hold it in their name or their server's."""
 
     idf: float
-    ordinals: Ordinals
-    values: NDArray[np.float64]
-    named: Ordinals
-    serving: Ordinals
+    documents: Array
+    values: Array
+    named: Array
+    serving: Array
 
 
 class Ranking:
-    """Scores questions against one index of tools."""
+    """Scores questions against one state of the index of tools.
 
-    def __init__(
-        self, index: TermIndex, names: Iterable[frozenset[str]], read_only: Iterable[bool]
-    ) -> None:
-        """Score by `index`; `names` and `read_only` say of each document, in the index's order,
-        the terms of its name and whether it only reads."""
-        self._index = index
-        self._count = max(index.document_count, MIN_DOCUMENTS)
+    Documents are numbered through all parts, one part after the other.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._parts = snapshot.parts
+        self._views = views(snapshot, Selection((KIND,)))
+        sizes = [len(part.segment) for part in self._parts]
+        self._first = np.cumsum([0, *sizes])[:-1].tolist()
+        self._size = sum(sizes)
+        self._file_ids = _joined(
+            [p.segment.file_ids.take(p.segment.columns.file) for p in self._parts]
+        )
+        self._documents = snapshot.documents
         self._values: dict[str, TermValues] = {}
-        idf = _Memo(lambda term: self._idf(index.doc_freq(term)))
-        self._name_weights = np.array([sum([idf[t] for t in name]) for name in names], np.float64)
-        self._preference = np.array([READ_ONLY if r else 1.0 for r in read_only], np.float64)
+        self._name_weights = self._weigh_names()
+        self._preference = np.ones(self._size)
+        self._preference[self._postings([READS_ONLY])[0][0]] = READ_ONLY
 
-    def rank(self, slots: Iterable[Slot]) -> Ranked:
-        """Return the documents that answer `slots` in any way, best first.
-
-        Equal scores keep the documents' own order.
-        """
-        size = self._index.document_count
-        total, covered, named = np.zeros(size), np.zeros(size), np.zeros(size)
-        server = np.zeros(size)
+    def rank(self, slots: Sequence[Slot]) -> Ranked:
+        """Return the documents that answer `slots` in any way."""
+        size = self._size
+        self._learn({term for slot in slots for term in slot.terms})
+        total, covered, named, server = np.zeros((4, size))
         mass = 0.0
         for slot in slots:
             weights, slot_idf = self._weigh(slot)
-            best, name, of_server = np.zeros(size), np.zeros(size), np.zeros(size)
+            best, name, of_server = np.zeros((3, size))
             for term, weight in weights:
-                _raise(best, term.ordinals, weight * term.values)
+                _raise(best, term.documents, weight * term.values)
                 _raise(name, term.named, weight * term.idf)
                 if weight >= SERVER_MATCH:
                     _raise(of_server, term.serving, weight * term.idf)
@@ -153,80 +104,118 @@ class Ranking:
         # name said whole gains much, a name merely touched hardly anything.
         bonus = named * named / np.maximum(self._name_weights, 1e-9) + SERVER_BONUS * server
         score = (total * (1 + COVERAGE * coverage) + bonus) * self._preference
-        found = np.flatnonzero(total > 0)
-        order = found[np.argsort(-np.round(score[found], 9), kind="stable")]
-        return Ranked(order, score[order], coverage[order])
+        # Sums differ in their last digits by the order of the parts; answers must not.
+        return Ranked(self._file_ids, np.round(score, 9), coverage).where(total > 0)
 
     def knows(self, slot: Slot) -> bool:
-        """Say whether any tool mentions what the slot says."""
-        return any(self._index.doc_freq(term) for term in slot.terms)
+        """Say whether any tool mentions what the slot says; `rank` was given it."""
+        return any(len(self._values[term].documents) for term in slot.terms)
 
-    def _term(self, term: str) -> TermValues:
-        found = self._values.get(term)
-        if found is None:
-            ordinals, frequencies = self._index.postings(term)
-            idf = self._idf(len(ordinals))
-            values = idf * _saturated(frequencies)
-            named, _ = self._index.postings(NAME + term)
-            serving, _ = self._index.postings(SERVER + term)
-            found = TermValues(idf, ordinals, values, named, serving)
-            if len(ordinals):  # what strangers ask for must not fill the memory
-                self._values[term] = found
+    def _learn(self, terms: Iterable[str]) -> None:
+        """Look up those terms that are not remembered."""
+        if len(self._values) > REMEMBERED_TERMS:
+            self._values.clear()
+        new = [term for term in terms if term not in self._values]
+        if not new:
+            return
+        found = dict(zip(new, self._postings(new), strict=True))
+        # What names hold is among what tools hold.
+        known = [term for term, (documents, _) in found.items() if len(documents)]
+        named = dict(zip(known, self._postings([NAME + term for term in known]), strict=True))
+        serving = dict(zip(known, self._postings([SERVER + term for term in known]), strict=True))
+        for term, (documents, freqs) in found.items():
+            idf = float(_idf(np.array(len(documents)), self._documents))
+            self._values[term] = TermValues(
+                idf,
+                documents,
+                idf * _saturated(freqs),
+                named.get(term, _NOTHING)[0],
+                serving.get(term, _NOTHING)[0],
+            )
+
+    def _postings(self, terms: Sequence[str]) -> list[tuple[Array, Array]]:
+        """Return the documents that hold each term, and how much of it each holds."""
+        matches = match(self._views, [QueryTerm((term.encode(),)) for term in terms])
+        found = []
+        for at in range(len(terms)):
+            held = [each.terms[at].postings() for each in matches]
+            own = [each.ordinals + first for each, first in zip(held, self._first, strict=True)]
+            found.append((_joined(own), _joined([each.freqs for each in held])))
         return found
-
-    def _idf(self, doc_freq: int) -> float:
-        return math.log(1 + (self._count - doc_freq + 0.5) / (doc_freq + 0.5))
 
     def _weigh(self, slot: Slot) -> tuple[list[tuple[TermValues, float]], float]:
         """Return the slot's terms that tools use, with their weights, and the slot's own idf.
 
         A stand-in rarer than the word it stands for must not say more than it, hence the cut.
         """
-        terms = [(self._term(text), weight) for text, weight in slot.terms.items()]
-        present = [(term, weight) for term, weight in terms if len(term.ordinals)]
+        terms = [(self._values[text], weight) for text, weight in slot.terms.items()]
+        present = [(term, weight) for term, weight in terms if len(term.documents)]
         own = [term.idf for term, weight in present if weight >= 1]
         if own:
             limit = max(own)
             return [(term, w * min(1.0, limit / term.idf)) for term, w in present], limit
         guessed = [term.idf * weight for term, weight in present]
-        return present, max(guessed, default=math.log(1 + self._count))
+        unknown = float(np.log(1 + max(self._documents, MIN_DOCUMENTS)))
+        return present, max(guessed, default=unknown)
+
+    def _weigh_names(self) -> Array:
+        """Return the idf of all words of each document's name, added up."""
+        freqs = [part.doc_freqs() for part in self._parts]
+        found = []
+        for part in self._parts:
+            dictionary, postings = part.segment.dictionary, part.segment.postings
+            at, hashes = _name_words(part.segment)
+            doc_freqs = sum(
+                _looked_up(other.segment.dictionary.hashes, own, hashes)
+                for other, own in zip(self._parts, freqs, strict=True)
+            )
+            idf = np.zeros(len(dictionary))
+            idf[at] = _idf(np.asarray(doc_freqs), self._documents)
+            ordinals, _ = postings.of(0, len(dictionary))
+            each = np.repeat(idf, np.diff(postings.starts))
+            found.append(np.bincount(ordinals, each, len(part.segment)))
+        return _joined(found)
 
 
-def _raise(
-    scores: NDArray[np.float64], ordinals: Ordinals, values: NDArray[np.float64] | float
-) -> None:
-    if len(ordinals):
-        scores[ordinals] = np.maximum(scores[ordinals], values)
+def _name_words(segment: Segment) -> tuple[Array, Array]:
+    """Return where the words of names are in a segment's dictionary, and their own hashes."""
+    known: tuple[Array, Array] | None = segment.derived.get("name_words")
+    if known is None:
+        at = segment.dictionary.places(NAME.encode())
+        words = [segment.dictionary.term(place)[len(NAME) :] for place in at.tolist()]
+        hashes = np.array([term_hash(word) for word in words], np.uint64)
+        known = segment.derived["name_words"] = at, hashes
+    return known
 
 
-class _Memo(dict[str, float]):
-    """Values by term, each computed once."""
-
-    def __init__(self, compute: Callable[[str], float]) -> None:
-        self._compute = compute
-
-    def __missing__(self, term: str) -> float:
-        value = self[term] = self._compute(term)
-        return value
+def _looked_up(hashes: Array, values: Array, wanted: Array) -> Array:
+    """Return the value beside each wanted hash, 0 where it is not among the ascending hashes."""
+    if not len(hashes):
+        return np.zeros(len(wanted), np.int64)
+    at = hashes.searchsorted(wanted)
+    found: Array = values.take(at, mode="clip") * (hashes.take(at, mode="clip") == wanted)
+    return found
 
 
-def _saturated(frequencies: NDArray[np.uint16]) -> NDArray[np.float64]:
-    mentions = frequencies / UNIT
-    return np.asarray(mentions * (K1 + 1) / (mentions + K1), np.float64)
+def _idf(doc_freqs: Array, documents: int) -> Array:
+    count = max(documents, MIN_DOCUMENTS)
+    idf: Array = np.log(1 + (count - doc_freqs + 0.5) / (doc_freqs + 0.5))
+    return idf
 
 
-def texts(tool: Tool) -> dict[str, str]:
-    """Return the text of each field; a name is followed by itself as one word."""
-    sentence = first_sentence(tool.description, SENTENCE_CHARS).rstrip("…")
-    parameters = tool.parameters
-    described = [p.description[:PARAMETER_CHARS] for p in parameters]
-    choices = [choice for p in parameters for choice in p.choices[:MAX_CHOICES]]
-    return {
-        "name": f"{tool.name} {squeeze(tool.name)}",
-        "server": f"{tool.server} {squeeze(tool.server)}",
-        "title": tool.title,
-        "sentence": sentence,
-        "rest": tool.description.strip()[len(sentence) : REST_CHARS],
-        "parameters": "\n".join([p.name for p in parameters]),
-        "parameter_texts": "\n".join([*described, *choices]),
-    }
+def _raise(scores: Array, documents: Array, values: Array | float) -> None:
+    if len(documents):
+        scores[documents] = np.maximum(scores[documents], values)
+
+
+def _saturated(freqs: Array) -> Array:
+    mentions = freqs / UNIT
+    found: Array = mentions * (K1 + 1) / (mentions + K1)
+    return found
+
+
+def _joined(arrays: Sequence[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, np.uint32), *arrays])
+
+
+_NOTHING = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -1,25 +1,20 @@
-"""Tool search whole: events in, the right tools out. Pure; the caller keeps the records.
-
-The index is derived from the catalog and rebuilt when a server's list changes; what was made
-of a tool is kept by its digest, so that one new tool costs one tool.
-"""
+"""Tool search whole: events in, the right tools out. Pure; the caller keeps what it must."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from indexd.catalog import Catalog, Change, server_from_record
+from indexd.catalog import Catalog, Change
 from indexd.deferral import Activations, DeferralSettings, tool_list
 from indexd.errors import BadRequest, NotFound
 from indexd.tool import Tool, first_sentence, signature
-from indexd.tool_ids import ToolNames
-from indexd.tool_index import ArrayIndex, Dictionary, PackedTerms
-from indexd.tool_query import Lexicon, QueryReader, Slot
-from indexd.tool_ranking import VERSION, Ranking, analyse, name_terms
-from indexd.tool_words import vocabulary
+from indexd.tool_library import Restored, State, ToolLibrary, Update
+from indexd.tool_query import Slot
+from indexd.tool_ranking import Ranked
 
 # What an exact id or name scores: the largest 32-bit float, as Kiro's clients expect it.
 EXACT_SCORE = 3.4028234663852886e38
@@ -41,12 +36,6 @@ class SearchSettings(NamedTuple):
     max_results: int = 5
 
 
-class _Analysed(NamedTuple):
-    digest: str
-    terms: PackedTerms
-    name_terms: frozenset[str]
-
-
 class _Found(NamedTuple):
     tool: Tool
     score: float
@@ -54,45 +43,52 @@ class _Found(NamedTuple):
 
 
 class ToolSearch:
-    """The tools of all servers, searchable, with the activations of every session."""
+    """The tools of all servers, searchable, with the activations of every session.
+
+    `prepare` and `tidy` may work in another thread than the one that searches, one at a time;
+    what they return has no effect until it is given to `commit`.
+    """
 
     def __init__(
-        self,
-        settings: SearchSettings | None = None,
-        records: Iterable[Mapping[str, Any]] = (),
-        activations: Activations | None = None,
+        self, settings: SearchSettings | None = None, activations: Activations | None = None
     ) -> None:
-        """Take up what `record` wrote of each server; a damaged record is left out, and told
-        in `problems`."""
         self.settings = settings or SearchSettings()
-        self.catalog = Catalog()
         self.activations = activations or Activations()
-        self.problems: list[str] = []
-        self._dictionary = Dictionary()
-        self._analysed: dict[str, _Analysed] = {}
-        for record in records:
-            self._restore(record)
-        self._rebuild()
+        self._library = ToolLibrary()
+
+    @property
+    def _state(self) -> State:
+        return self._library.state
+
+    @property
+    def catalog(self) -> Catalog:
+        """The servers and their tools."""
+        return self._state.catalog
+
+    def restore(self, kept: Iterable[Restored]) -> list[Update]:
+        """Take up what was kept, and return what had to be made again, already committed."""
+        return self._library.restore(kept)
 
     def apply(self, event: Mapping[str, Any]) -> Change:
         """Take one connection event; raises BadRequest for a malformed one."""
-        change = self.catalog.apply(event)
-        if change.removed:
-            self.activations.drop(change.removed)
-        if change.added or change.changed or change.removed:
-            self._rebuild()
-        return change
+        update = self.prepare(event)
+        self.commit(update)
+        self.commit(self.tidy())
+        return update.change
 
-    def record(self, server: str) -> dict[str, Any]:
-        """Return what the cache keeps of one server: its list, and what was made of its tools.
+    def prepare(self, event: Mapping[str, Any]) -> Update:
+        """Return what a connection event changes; raises BadRequest for a malformed one."""
+        return self._library.prepare(event)
 
-        Raises NotFound for a server that is not known.
-        """
-        if server not in self.catalog.servers:
-            raise NotFound(f"no server {server!r}", f"known: {_listed(self.catalog.servers)}")
-        known = self.catalog.servers[server]
-        made = [self._dictionary.unpack(self._analysed[t.id].terms) for t in known.tools.values()]
-        return {**known.as_record(), "analysis": {"version": VERSION, "tools": made}}
+    def tidy(self) -> State:
+        """Return the present state with its index in few parts."""
+        return self._library.tidy()
+
+    def commit(self, what: Update | State) -> None:
+        """Let what was prepared take effect."""
+        if isinstance(what, Update) and what.change.removed:
+            self.activations.drop(what.change.removed)
+        self._library.commit(what)
 
     def search(
         self,
@@ -123,7 +119,7 @@ class ToolSearch:
             self.activations.activate(session, (hit.tool.id for hit in found))
         return {
             "tools": [self._answer(hit, detail) for hit in found],
-            "total_tools": len(self._tools),
+            "total_tools": len(self._state.tools),
             "cut": cut,
             "warnings": warnings + self._offline(found),
         }
@@ -136,8 +132,13 @@ class ToolSearch:
         budget: int | None = None,
     ) -> dict[str, Any]:
         """Return `active tokens_all tokens_now deferred loaded` for a session."""
-        active = self.activations.of(session)
-        return tool_list(self._tools, active, self.settings.deferral, context_window, budget)
+        return self.listed(session)(context_window, budget)
+
+    def listed(self, session: str | None) -> Callable[[int | None, int | None], dict[str, Any]]:
+        """Return `tool_list` of a session as it is now, to be called in any thread with a window
+        and a budget."""
+        tools, active = self.catalog.tools(), self.activations.of(session)
+        return partial(tool_list, tools, active, self.settings.deferral)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """Return `tools online problems` per server, ordered by name; counts are the index's."""
@@ -149,36 +150,6 @@ class ToolSearch:
             }
             for name, server in sorted(self.catalog.servers.items())
         }
-
-    def _rebuild(self) -> None:
-        self._tools: Sequence[Tool] = list(self.catalog.tools())
-        self._analysed = {tool.id: self._analyse(tool) for tool in self._tools}
-        analysed = list(self._analysed.values())
-        index = ArrayIndex(self._dictionary, [one.terms for one in analysed])
-        self._names = ToolNames(self._tools)
-        self._reader = QueryReader(Lexicon(index), vocabulary())
-        read_only = [tool.read_only for tool in self._tools]
-        self._ranking = Ranking(index, [one.name_terms for one in analysed], read_only)
-
-    def _analyse(self, tool: Tool) -> _Analysed:
-        known = self._analysed.get(tool.id)
-        if known and known.digest == tool.digest:
-            return known
-        return self._pack(tool, analyse(tool))
-
-    def _pack(self, tool: Tool, frequencies: Mapping[str, int]) -> _Analysed:
-        names = name_terms(frequencies)
-        return _Analysed(tool.digest, self._dictionary.pack(frequencies), names)
-
-    def _restore(self, record: Mapping[str, Any]) -> None:
-        try:
-            server = server_from_record(record)
-        except BadRequest as error:
-            self.problems.append(error.message)
-            return
-        self.catalog.servers[server.name] = server
-        for tool, made in zip(server.tools.values(), _kept_analysis(record), strict=False):
-            self._analysed[tool.id] = self._pack(tool, made)
 
     def _checked(
         self, query: str | None, tool_id: str | None, max_results: int | None, detail: str
@@ -196,20 +167,23 @@ class ToolSearch:
         return limit
 
     def _by_id(self, tool_id: str, server: str | None) -> list[_Found]:
-        named = [t for t in self._names.resolve(tool_id) if server in (None, t.server)]
+        named = self._named(self._state.names.resolve(tool_id), server)
         if named:
-            return [_Found(tool, EXACT_SCORE) for tool in named]
-        nearest = self._names.nearest(tool_id)
+            return named
+        nearest = self._state.names.nearest(tool_id)
         hint = f"nearest: {', '.join(nearest)}" if nearest else "ask with a query instead"
-        raise NotFound(f"no tool {tool_id!r} among {len(self._tools)}", hint)
+        raise NotFound(f"no tool {tool_id!r} among {len(self._state.tools)}", hint)
+
+    def _named(self, ids: Iterable[str], server: str | None) -> list[_Found]:
+        tools = [self._state.tools[self._state.file_ids[id]] for id in ids]
+        return [_Found(tool, EXACT_SCORE) for tool in tools if server in (None, tool.server)]
 
     def _by_query(
         self, query: str, server: str | None, limit: int
     ) -> tuple[list[_Found], int, list[str]]:
-        named = [t for t in self._names.named_in(query) if server in (None, t.server)]
-        exact = [_Found(tool, EXACT_SCORE) for tool in named]
-        slots = self._reader.slots(query)
-        kept, cut = self._ranked(slots, server, {tool.id for tool in named}, limit)
+        exact = self._named(self._state.names.named_in(query), server)
+        slots = self._state.reader.slots(query)
+        kept, cut = self._ranked(slots, server, {found.tool.id for found in exact}, limit)
         warnings = []
         if not exact and not kept:
             warnings = [self._nothing(query, slots, server)]
@@ -223,19 +197,19 @@ class ToolSearch:
         self, slots: Sequence[Slot], server: str | None, others: Set[str], limit: int
     ) -> tuple[list[_Found], int]:
         """Return the best `limit` tools but `others`, and how many were cut as too weak."""
-        ordinals, scores, coverage = self._ranking.rank(slots)
-        strong = (scores >= self.settings.threshold) & (coverage >= MIN_COVERAGE)
-        kept: list[_Found] = []
-        for position in np.flatnonzero(strong):
-            tool = self._tools[ordinals[position]]
-            if tool.id not in others and server in (None, tool.server):
-                kept.append(_Found(tool, float(scores[position]), float(coverage[position])))
-                if len(kept) == limit:
-                    break
-        weak = ordinals[~strong]
-        if server is None:
-            return kept, len(weak)
-        return kept, sum(self._tools[ordinal].server == server for ordinal in weak)
+        state = self._state
+        ranked = state.ranking.rank(slots)
+        if server is not None:
+            known = state.catalog.servers[server].tools.values()
+            ids = [state.file_ids[tool.id] for tool in known]
+            ranked = ranked.where(np.isin(ranked.file_ids, ids))
+        strong = (ranked.scores >= self.settings.threshold) & (ranked.coverage >= MIN_COVERAGE)
+        best = _best(ranked.where(strong), limit + len(others))
+        rows = zip(*(column.tolist() for column in best), strict=True)
+        found = [_Found(state.tools[file_id], *more) for file_id, *more in rows]
+        found.sort(key=lambda each: (-each.score, each.tool.id))
+        kept = [each for each in found if each.tool.id not in others]
+        return kept[:limit], int(np.count_nonzero(~strong))
 
     def _answer(self, found: _Found, detail: str) -> dict[str, Any]:
         tool = found.tool
@@ -257,15 +231,15 @@ class ToolSearch:
 
     def _nothing(self, query: str, slots: Sequence[Slot], server: str | None) -> str:
         where = f"server {server!r}" if server else f"{len(self.catalog.servers)} servers"
-        nearest = self._names.nearest(query)
+        nearest = self._state.names.nearest(query)
         names = f"; nearest names: {', '.join(nearest)}" if nearest else ""
         return (
-            f"none of the {len(self._tools)} tools of {where} answers {query!r}"
+            f"none of the {len(self._state.tools)} tools of {where} answers {query!r}"
             f"{self._unknown(slots)}{names}; try a server's name, a verb or an object"
         )
 
     def _unknown(self, slots: Sequence[Slot]) -> str:
-        unknown = [slot.text for slot in slots if not self._ranking.knows(slot)]
+        unknown = [slot.text for slot in slots if not self._state.ranking.knows(slot)]
         shown = ", ".join(repr(text) for text in unknown[:MAX_UNKNOWN_SHOWN])
         return f" (no tool mentions {shown})" if shown else ""
 
@@ -275,18 +249,12 @@ class ToolSearch:
         return [f"offline: {_listed(down)}; its tools are known from before"] if down else []
 
 
-def _kept_analysis(record: Mapping[str, Any]) -> Sequence[Mapping[str, int]]:
-    """Return what an earlier run made of a server's tools, or nothing that can be used.
-
-    Analysing again costs a second for 3,000 tools; what another version made is of no use.
-    """
-    kept = record.get("analysis")
-    if not isinstance(kept, Mapping) or kept.get("version") != VERSION:
-        return ()
-    made = kept.get("tools")
-    if not isinstance(made, list) or len(made) != len(record["tools"]):
-        return ()
-    return made if all(isinstance(one, Mapping) for one in made) else ()
+def _best(ranked: Ranked, top: int) -> Ranked:
+    """Return the `top` best in no order, with those that are as good as the last of them."""
+    if len(ranked.scores) <= top:
+        return ranked
+    least = np.partition(ranked.scores, -top)[-top]
+    return ranked.where(ranked.scores >= least)
 
 
 def _listed(names: Iterable[str], limit: int = 12) -> str:

@@ -18,6 +18,7 @@ import Stemmer
 # Han, kana, Hangul: written without spaces, so that pairs of characters stand for words.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_ASCII_RUN = re.compile("[A-Za-z0-9]+")  # the same, several times as fast
 _IS_CJK = re.compile(rf"[{_CJK}]")
 # `readFile`, `HTTPServer`, `sha256sum`: where a lower-case letter, an acronym or a number ends.
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\dA-Za-z_]+")
@@ -40,14 +41,20 @@ class Word(NamedTuple):
     terms: tuple[str, ...]
 
 
+def runs(text: str) -> list[str]:
+    """Return the pieces of `text` that are one word each, folded, in order."""
+    found: list[str] = _ASCII_RUN.findall(text) if text.isascii() else _RUN.findall(fold(text))
+    return found
+
+
 def words(text: str) -> list[Word]:
     """Return the words of `text` in order."""
-    return [_word(run) for run in _RUN.findall(fold(text))]
+    return [word(run) for run in runs(text)]
 
 
 def terms(text: str) -> list[str]:
     """Return the index terms of `text` in order: each word whole, then its parts."""
-    return [term for word in words(text) for term in word.terms]
+    return [term for found in words(text) for term in found.terms]
 
 
 def is_cjk(text: str) -> bool:
@@ -85,8 +92,9 @@ def _fold_character(character: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-@lru_cache(maxsize=32768)
-def _word(run: str) -> Word:
+@lru_cache(maxsize=4096)
+def word(run: str) -> Word:
+    """Return the word that one of `runs` is."""
     run = run[:MAX_WORD_CHARS]
     if is_cjk(run):
         return Word(run, pairs(run), (), pairs(run))
@@ -103,4 +111,4 @@ def squeeze(text: str) -> str:
 
     `createIssue`, `create_issue` and `Create issue` are the same name squeezed.
     """
-    return "".join(_RUN.findall(fold(text))).lower()
+    return "".join(runs(text)).lower()

@@ -1,8 +1,9 @@
 """MCP tools as the daemon serves them: events in, answers out, everything kept over restarts.
 
-A server's list is one row of the cache, written in one transaction with whatever else an event
-changed. Events come by the socket or as lines of journal files, which are tailed like sessions:
-a journal's checkpoint is stored with what its lines changed.
+What an event changes is written in one transaction. Events come by the socket or as lines of
+journal files, which are tailed like sessions: a journal's checkpoint is stored with what its lines
+changed. Events are worked on in a thread, one after the other; meanwhile questions are answered
+from what was known before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import msgpack
 import msgspec
 from anyio import to_thread
 
@@ -25,13 +25,15 @@ from indexd.errors import BadRequest, IndexdError
 from indexd.requests import McpEvent, ToolList, ToolSearch
 from indexd.store import Store
 from indexd.tail import Checkpoint, examine
+from indexd.tool_library import Update
+from indexd.tool_rows import SERVERS, Rows, ServerRows, packed, unpacked
 from indexd.tool_search import SearchSettings
 from indexd.tool_search import ToolSearch as Search
 from indexd.watch import Watcher
 
 log = logging.getLogger(__name__)
 
-_SERVER, _JOURNAL, _ACTIVATIONS = b"c", b"j", b"a"
+_JOURNAL, _ACTIVATIONS = b"j", b"a"
 MAX_PROBLEMS = 50
 
 
@@ -43,10 +45,13 @@ class Tools:
         self._events_dir = os.path.realpath(events_dir)
         self._store = Store(store_dir)
         self._search = Search(settings)
+        self._server_rows = ServerRows(self._store.get)
         self._checkpoints: dict[str, Checkpoint] = {}
         self._watcher: Watcher | None = None
-        self._turn = anyio.Lock()
-        self._changed = asyncio.Event()
+        self._turn = anyio.Lock()  # of who changes something
+        self._changed, self._untidy = asyncio.Event(), asyncio.Event()
+        # How often journals were seen to change, and up to which time they have been read.
+        self._seen = self._read = 0
         self.problems: list[str] = []
 
     async def start(self) -> None:
@@ -66,12 +71,25 @@ class Tools:
         """Follow the journals until cancelled."""
         assert self._watcher is not None
         try:
-            while True:
-                await self._changed.wait()
-                self._changed.clear()
-                await self._catch_up()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow)
+                tasks.start_soon(self._tidy)
         finally:
             self._watcher.close()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._catch_up()
+
+    async def _tidy(self) -> None:
+        """Put parts of the index together whenever events have made it many."""
+        while True:
+            await self._untidy.wait()
+            self._untidy.clear()
+            async with self._turn:
+                self._search.commit(await to_thread.run_sync(self._search.tidy))
 
     def close(self) -> None:
         """Write down what waits."""
@@ -102,15 +120,14 @@ class Tools:
             detail=request.detail,
         )
         if request.session:
-            self._store.put({_ACTIVATIONS: _packed(self._search.activations.as_record())})
+            self._store.put(self._activations())
         return answer
 
     async def tool_list(self, request: ToolList) -> dict[str, Any]:
         """Return the answer to `tool_list`."""
         await self._catch_up()
-        return self._search.tool_list(
-            session=request.session, context_window=request.context_window, budget=request.budget
-        )
+        state = self._search.listed(request.session)
+        return await to_thread.run_sync(state, request.context_window, request.budget)
 
     async def mcp_event(self, request: McpEvent) -> dict[str, Any]:
         """Take one connection event and return what it changed."""
@@ -118,9 +135,9 @@ class Tools:
         if request.instructions is not None:
             event["instructions"] = request.instructions
         async with self._turn:
-            change, rows = self._apply(event)
-            self._store.put(rows)
-        server = self._search.catalog.servers[request.server.strip()]
+            update, rows = await to_thread.run_sync(self._prepared, event)
+            self._store.put(rows | self._commit(update))
+        change, server = update.change, update.server
         return {
             "server": change.server,
             "tools": len(server.tools),
@@ -130,32 +147,44 @@ class Tools:
             "warnings": list(server.problems),
         }
 
-    def _apply(self, event: Mapping[str, Any]) -> tuple[Any, dict[bytes, bytes | None]]:
-        change = self._search.apply(event)
-        rows: dict[bytes, bytes | None] = {
-            _SERVER + change.server.encode("utf-8", "surrogatepass"): _packed(
-                self._search.record(change.server)
-            )
-        }
-        if change.removed:
-            rows[_ACTIVATIONS] = _packed(self._search.activations.as_record())
-        return change, rows
+    def _prepared(self, event: Mapping[str, Any]) -> tuple[Update, Rows]:
+        update = self._search.prepare(event)
+        return update, self._server_rows.changed(update)
+
+    def _commit(self, update: Update) -> Rows:
+        """Let an update take effect and return the other rows that it changes."""
+        self._search.commit(update)
+        self._untidy.set()
+        return self._activations() if update.change.removed else {}
+
+    def _activations(self) -> Rows:
+        return {_ACTIVATIONS: packed(self._search.activations.as_record())}
 
     async def _catch_up(self) -> None:
+        """Read what journals hold that was written before this call."""
         assert self._watcher is not None
         seen = await asyncio.wrap_future(self._watcher.barrier())
+        if self._watcher.drain() or not seen:
+            self._seen += 1
+        if (wanted := self._seen) <= self._read:
+            return
         async with self._turn:
-            # What was drained is read, even if who asked does not wait for it.
+            # What was begun is ended, even if who asked does not wait for it.
             with anyio.CancelScope(shield=True):
-                if self._watcher.drain() or not seen:
+                if self._read < wanted:
+                    wanted = self._seen
                     await self._read_journals()
+                    self._read = wanted
 
     async def _read_journals(self) -> None:
-        """Apply what the journals gained; read in a thread, applied where answers are made."""
+        """Apply what the journals gained, a unit of rows for each."""
         for path, lines, checkpoint in await to_thread.run_sync(self._gained):
-            rows: dict[bytes, bytes | None] = {}
+            rows: Rows = {}
             for line in lines:
-                rows |= self._line(path, line)
+                prepared = await to_thread.run_sync(self._line, path, line)
+                if prepared is not None:
+                    update, changed = prepared
+                    rows |= changed | self._commit(update)
             self._checkpoints[path] = checkpoint
             key = _JOURNAL + os.fsencode(path)
             self._store.put(rows | {key: msgspec.msgpack.encode(checkpoint)})
@@ -188,18 +217,18 @@ class Tools:
         finally:
             os.close(fd)
 
-    def _line(self, path: str, line: bytes) -> dict[bytes, bytes | None]:
-        """Return the rows that one line of a journal changes; a bad line changes none."""
+    def _line(self, path: str, line: bytes) -> tuple[Update, Rows] | None:
+        """Return what one line of a journal changes; a bad line changes nothing."""
         if not line.strip():
-            return {}
+            return None
         try:
             event = json.loads(line)
             if not isinstance(event, dict):
                 raise BadRequest("an event is a JSON object")
-            return self._apply(event)[1]
+            return self._prepared(event)
         except (ValueError, TypeError, KeyError, RecursionError, IndexdError) as error:
             self._problem(f"{os.path.basename(path)}: a line was left out: {error}")
-            return {}
+            return None
 
     def _problem(self, text: str) -> None:
         if text not in self.problems and len(self.problems) < MAX_PROBLEMS:
@@ -208,20 +237,12 @@ class Tools:
 
     def _restore(self) -> None:
         self._store.start()
-        rows = self._store.scan(_SERVER).values()
+        servers, problems = self._server_rows.restored(self._store.scan(SERVERS))
         known = self._store.get(_ACTIVATIONS)
-        activations = Activations(_unpacked(known)) if known else None
-        self._search = Search(self._settings, map(_unpacked, rows), activations)
-        for problem in self._search.problems:
+        self._search = Search(self._settings, Activations(unpacked(known)) if known else None)
+        for update in self._search.restore(servers):
+            self._store.put(self._server_rows.changed(update))
+        for problem in problems:
             self._problem(problem)
         for key, value in self._store.scan(_JOURNAL).items():
             self._checkpoints[os.fsdecode(key[1:])] = msgspec.msgpack.decode(value, type=Checkpoint)
-
-
-def _packed(record: Mapping[str, Any]) -> bytes:
-    packed: bytes = msgpack.packb(record, unicode_errors="surrogatepass")
-    return packed
-
-
-def _unpacked(value: bytes) -> Any:
-    return msgpack.unpackb(value, unicode_errors="surrogatepass", strict_map_key=False)

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from indexd.catalog import Catalog, server_from_record
 from indexd.deferral import Activations, DeferralSettings, deferred_lines, is_active, tool_list
+from indexd.encoding import decode
 from indexd.errors import BadRequest
+from indexd.records import segment_key
 from indexd.tool import Tool, first_sentence, parse_tool, parse_tools, signature
 from indexd.tool_ids import ToolNames
+from indexd.tool_library import Update
+from indexd.tool_rows import MAX_RUNS, SERVERS, ServerRows, packed, unpacked
 from indexd.tool_search import ToolSearch
 
 
@@ -196,19 +200,71 @@ def test_a_damaged_record_is_refused(damage: str) -> None:
         server_from_record(record)
 
 
-def test_a_restart_takes_up_records_and_leaves_out_damaged_ones() -> None:
-    search = ToolSearch()
-    for server in ("git", "time", "web"):
-        search.apply(connected(server, raw_tool("read", f"Reads {server}.")))
-    git, time, web = (search.record(server) for server in ("git", "time", "web"))
-    del git["tools"]  # a damaged catalog is forgotten, damaged statistics are made again
-    time["analysis"]["tools"].clear()
-    web["analysis"]["version"] = -1
-    restored = ToolSearch(None, [git, time, web])
-    assert restored.problems == ["a server's record is damaged (KeyError)"]
-    assert tools_of(restored.catalog) == ["time::read", "web::read"]
-    for server in ("time", "web"):
-        assert restored.record(server) == search.record(server)
+class Kept:
+    """Tool search with rows as the daemon keeps them, without the daemon."""
+
+    def __init__(self, rows: dict[bytes, bytes] | None = None) -> None:
+        self.rows = rows or {}
+        self.search = ToolSearch()
+        self.keeper = ServerRows(self.rows.get)
+        servers = {k: v for k, v in self.rows.items() if k.startswith(SERVERS)}
+        restored, self.problems = self.keeper.restored(servers)
+        for update in self.search.restore(restored):
+            self.keep(update)
+
+    def apply(self, event: dict[str, Any]) -> None:
+        update = self.search.prepare(event)
+        self.keep(update)
+        self.search.commit(update)
+
+    def keep(self, update: Update) -> None:
+        for key, value in self.keeper.changed(update).items():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+
+    def again(self) -> Kept:
+        return Kept(self.rows)
+
+
+def test_a_restart_takes_up_what_was_kept_and_mends_or_leaves_out_what_is_damaged() -> None:
+    kept = Kept()
+    for server in ("git", "time", "web", "zoo"):
+        kept.apply(connected(server, raw_tool("read", f"Reads {server}.")))
+    git, time, web = (unpacked(kept.rows[SERVERS + name]) for name in (b"git", b"time", b"web"))
+    del git["tools"]
+    kept.rows[segment_key(time["runs"][0], 0)] = b"no segment"
+    web["analysis"] = -1
+    kept.rows |= {SERVERS + b"git": packed(git), SERVERS + b"web": packed(web)}
+    kept.search.apply({"event": "connected", "server": "git", "tools": []})
+    before = kept.search.search(query="reads web time zoo")
+
+    restored = kept.again()
+
+    assert len(restored.problems) == 1
+    assert tools_of(restored.search.catalog) == ["time::read", "web::read", "zoo::read"]
+    after = restored.search.search(query="reads web time zoo")
+    assert after["tools"] == before["tools"]
+    assert restored.again().search.search(query="zoo") == restored.search.search(query="zoo")
+
+
+def test_only_changed_tools_are_written_and_dead_segments_go() -> None:
+    kept = Kept()
+    tools = [raw_tool(f"tool{n}", f"Does thing{n}.") for n in range(8)]
+    kept.apply(connected("s", *tools))
+    for step in range(20):
+        tools[step % 8] = raw_tool(f"tool{step % 8}", f"Does other{step}.")
+        before = set(kept.rows)
+        kept.apply(connected("s", *tools))
+        written = [decode(kept.rows[key]) for key in set(kept.rows) - before]
+        assert sum(map(len, written)) in (1, 8)  # the new tool alone, or all put together
+        assert len(kept.rows) <= 1 + MAX_RUNS
+        query = f"other{step}"
+        assert kept.again().search.search(query=query) == kept.search.search(query=query)
+    kept.apply(connected("s"))
+    assert list(kept.rows) == [SERVERS + b"s"]
+    assert tools_of(kept.again().search.catalog) == []
 
 
 NAMES = st.sampled_from(["read", "write", "list", "drop"])
@@ -231,11 +287,12 @@ EVENTS = st.lists(
 def test_any_order_of_events_leaves_whole_catalogs_and_active_tools_that_exist(
     events: list[dict[str, Any]],
 ) -> None:
-    search = ToolSearch()
+    kept = Kept()
+    search = kept.search
     expected: dict[str, list[str]] = {}
     for event in events:
         try:
-            search.apply(event)
+            kept.apply(event)
         except BadRequest:
             continue
         if event["event"] != "disconnected":
@@ -245,10 +302,7 @@ def test_any_order_of_events_leaves_whole_catalogs_and_active_tools_that_exist(
             search.search(tool_id=tool.id, session="s")
     assert tools_of(search.catalog) == [id for name in sorted(expected) for id in expected[name]]
     assert set(search.activations.of("s")) <= set(tools_of(search.catalog))
-    records = [
-        msgpack.unpackb(msgpack.packb(search.record(name))) for name in search.catalog.servers
-    ]
-    restored = ToolSearch(None, records)
+    restored = kept.again().search
     assert tools_of(restored.catalog) == tools_of(search.catalog)
     assert restored.search(query="one read") == search.search(query="one read")
 
@@ -291,19 +345,19 @@ def names() -> ToolNames:
     ],
 )
 def test_every_spelling_of_an_id_is_understood(names: ToolNames, text: str, ids: list[str]) -> None:
-    assert [tool.id for tool in names.resolve(text)] == ids
+    assert list(names.resolve(text)) == ids
 
 
 def test_several_names_in_one_question_mean_their_union(names: ToolNames) -> None:
     query = "please load `redis::get`, postman/createCollection and mcp__github__create_issue"
-    found = [tool.id for tool in names.named_in(query)]
+    found = names.named_in(query)
     assert found == ["redis::get", "postman::createCollection", "github::create_issue"]
 
 
 def test_a_plain_word_among_others_is_no_name(names: ToolNames) -> None:
     assert names.named_in("get the weather") == []
-    assert [tool.id for tool in names.named_in("get")] == ["redis::get"]
-    assert [tool.id for tool in names.named_in("get create_issue")] == [
+    assert names.named_in("get") == ["redis::get"]
+    assert names.named_in("get create_issue") == [
         "redis::get",
         "github::create_issue",
         "gitlab::create_issue",

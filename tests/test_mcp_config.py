@@ -301,6 +301,14 @@ def test_variables_move_the_users_files(context: Context, tmp_path: Path) -> Non
     assert [source.client for source in find_files(there)] == ["kiro", "claude", "codex"]
 
 
+def test_in_the_home_directory_the_users_own_files_are_no_projects(context: Context) -> None:
+    write(context.home / ".cursor/mcp.json", {"mcpServers": {}})
+    write(context.home / ".mcp.json", {"mcpServers": {}})
+    at_home = Context(context.home, context.home, context.environment)
+    found = {(source.client, source.project) for source in find_files(at_home)}
+    assert found == {("cursor", False), ("claude", True)}
+
+
 @pytest.mark.parametrize(
     ("place", "content", "client"),
     [

@@ -250,6 +250,21 @@ def test_a_tool_is_shown_with_how_it_is_called():
     )
 
 
+def test_a_signature_that_says_what_the_tool_does_is_enough():
+    called = "commit(message: string) - Record changes."
+    tool = {"tool_id": "git::commit", "description": "Record changes.", "signature": called}
+
+    shown = render.tools({"tools": [tool], "total_tools": 1}, Terminal())
+
+    assert shown.startswith(f"git::commit\n   {called}\n")
+
+
+def test_ids_alone_are_listed_as_they_are():
+    answer = {"active": True, "deferred": ["git::commit", "x::y"], "loaded": []}
+
+    assert render.tool_list(answer, Terminal()).endswith("\n\ngit::commit\nx::y\n")
+
+
 def test_deferred_tools_are_listed_a_line_each():
     answer = {
         "active": True,
@@ -313,6 +328,14 @@ def test_status_tells_what_there_is():
         "\nSERVER  TOOLS  STATE\n"
         "git        12  offline\n"
     )
+
+
+def test_status_tells_which_tools_were_dropped_and_why():
+    server = {"tools": 1, "online": True, "problems": ["b2: inputSchema is a list, not a map"]}
+
+    text = render_status.status(STATUS | {"servers": {"git": server}}, Terminal(), "/h")
+
+    assert text.endswith("\n\ndropped of git: b2: inputSchema is a list, not a map\n")
 
 
 def test_status_tells_what_is_missing_and_what_is_wrong():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexd.deferral import DeferralSettings
 from indexd.errors import BadRequest, NotFound
-from indexd.tool_index import ArrayIndex, Dictionary
+from indexd.merge import merge
+from indexd.segment import Segment
+from indexd.tool import Tool, parse_tool
+from indexd.tool_analysis import FIELDS, NAME, SPELLING, Words, analyse, texts
 from indexd.tool_search import EXACT_SCORE, SearchSettings, ToolSearch
 from indexd.tool_text import squeeze, terms, words
 from indexd.tool_words import parse, vocabulary
@@ -124,28 +126,74 @@ def test_every_line_of_the_package_s_word_list_is_used() -> None:
 # --- the index -----------------------------------------------------------------------------
 
 
-@given(
-    st.lists(
-        st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 70_000), max_size=6), max_size=8
-    )
+SAID = ["get", "getIssue", "file", "Файл", "读取文件", "école", "x", "--", "list the files. ok"]
+TOOLS = st.lists(
+    st.builds(
+        lambda name, text, parameter, reads: parse_tool(
+            "issueServer",
+            {
+                "name": name,
+                "description": text,
+                "inputSchema": {"properties": {parameter: {"description": text, "enum": [name]}}},
+                "annotations": {"readOnlyHint": reads},
+            },
+        ),
+        st.sampled_from(SAID),
+        st.lists(st.sampled_from(SAID), max_size=30).map(" ".join),
+        st.sampled_from(SAID),
+        st.booleans(),
+    ),
+    max_size=6,
 )
-def test_postings_are_the_documents_terms(documents: list[dict[str, int]]) -> None:
-    dictionary = Dictionary()
-    index = ArrayIndex(dictionary, [dictionary.pack(document) for document in documents])
-    for term in "abcdefg":
-        holding = [i for i, document in enumerate(documents) if term in document]
-        ordinals, frequencies = index.postings(term)
-        assert ordinals.tolist() == holding
-        assert index.doc_freq(term) == len(holding)
-        assert frequencies.tolist() == [min(documents[i][term], 65535) for i in holding]
 
 
-def test_a_term_learned_later_is_in_no_document_of_an_older_index() -> None:
-    dictionary = Dictionary()
-    index = ArrayIndex(dictionary, [dictionary.pack({"a": 1})])
-    dictionary.pack({"b": 1})
-    assert index.doc_freq("b") == 0
-    assert np.array_equal(index.postings("a")[0], [0])
+def held(segment: Segment) -> dict[int, dict[str, int]]:
+    """Return the terms of each tool of a segment and their frequencies, by file id."""
+    found: dict[int, dict[str, int]] = {}
+    for at, term in enumerate(segment.dictionary):
+        for ordinal, freq in zip(*segment.term_postings(at), strict=True):
+            file_id = int(segment.file_ids[segment.columns.file[ordinal]])
+            found.setdefault(file_id, {})[term.decode()] = int(freq)
+    return found
+
+
+def weighed(tool: Tool) -> dict[str, float]:
+    """Return what each plain term of a tool counts, in hundredths, worked out word by word."""
+    found: dict[str, float] = {}
+    for (name, field), text in zip(FIELDS.items(), texts(tool), strict=True):
+        said = terms(text) + (terms(squeeze(tool.name)) if name == "name" else [])
+        length = len(said) / field.typical_terms
+        for term in said:
+            share = 100 * field.weight / (1 - field.dilution + field.dilution * length)
+            found[term] = found.get(term, 0.0) + share
+    return found
+
+
+@given(TOOLS)
+def test_a_tool_is_indexed_by_its_fields_weighted_words(tools: list[Tool]) -> None:
+    found = held(analyse(list(enumerate(tools, 3)), Words()))
+    for file_id, tool in enumerate(tools, 3):
+        mine = found.get(file_id, {})
+        expected = weighed(tool)
+        assert {term for term in mine if ":" not in term} == expected.keys()
+        for term, value in expected.items():
+            assert mine[term] == pytest.approx(value, abs=max(5, 0.02 * value))
+        named = {t for w in words(tool.name) for t in (w.parts or w.whole)}
+        assert {t.removeprefix(NAME) for t in mine if t.startswith(NAME)} == named
+        assert ("reads:only" in mine) == tool.read_only
+        spelt = {t.removeprefix(SPELLING) for t in mine if t.startswith(SPELLING)}
+        assert {word.text for word in words(tool.name)} <= spelt
+
+
+@given(TOOLS, TOOLS)
+def test_tools_analysed_apart_and_merged_are_tools_analysed_together(
+    some: list[Tool], others: list[Tool]
+) -> None:
+    numbered = list(enumerate([*some, *others], 1))
+    apart = merge(
+        [analyse(numbered[: len(some)], Words()), analyse(numbered[len(some) :], Words())]
+    )
+    assert held(apart) == held(analyse(numbered, Words()))
 
 
 # --- ranking -------------------------------------------------------------------------------

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexd.errors import BadRequest, NotFound
+from indexd.client import Client
+from indexd.errors import BadRequest, IndexdError, NotFound
 from tests.living import Living, living, settings
 
 
@@ -174,3 +181,78 @@ def test_every_deferred_tool_is_findable_by_its_id(engine: Living) -> None:
         identity = line.partition(": ")[0]
         found = engine.call("tool_search", tool_id=identity)["tools"]
         assert [hit["tool_id"] for hit in found] == [identity]
+
+
+def test_a_long_event_holds_up_no_question(engine: Living) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+    many = [tool(f"press_{n}", f"Presses button {n} of the panel.") for n in range(2000)]
+    event = threading.Thread(target=engine.call, args=["mcp_event"], kwargs=connected("tv", many))
+
+    event.start()
+    answers = []
+    while event.is_alive():
+        answer = engine.call("tool_search", query="limescale")
+        answers += [answer] if event.is_alive() else []
+
+    assert len(answers) > 2
+    assert all(hit["tool_id"] == "kettle::descale" for a in answers for hit in a["tools"])
+    assert engine.call("tool_search", query="press button 7")["total_tools"] == 2002
+
+
+def test_events_take_effect_in_the_order_they_are_written(engine: Living, home: Path) -> None:
+    many = [tool(f"press_{n}", f"Presses button {n}.") for n in range(300)]
+    steps = [connected("tv", many), connected("tv", KETTLE), connected("tv", many[:5])]
+    with open(journal(home), "a") as file:
+        for step in steps * 3:
+            file.write(json.dumps(step) + "\n")
+            file.flush()
+            assert names(engine, "press 1")[:1] in ([], ["tv::press_1"])
+
+    assert engine.call("status")["servers"]["tv"]["tools"] == 5
+    assert names(engine, "limescale") == []
+
+
+@contextmanager
+def a_daemon(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], Client]]:
+    """Run the daemon as a process of its own, in an empty home; it is killed at last."""
+    ready, theirs = os.pipe()
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "INDEXD_"))}
+    own = {
+        "HOME": str(home),
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "INDEXD_SOCKET": str(home / "s"),
+        "INDEXD_READY_FD": str(theirs),
+    }
+    command = [sys.executable, "-m", "indexd"]
+    with (
+        open(home / "log", "ab") as log,
+        subprocess.Popen(
+            command, env={**kept, **own}, pass_fds=[theirs], stdout=log, stderr=log
+        ) as process,
+    ):
+        os.close(theirs)
+        with open(ready, "rb") as file:
+            assert file.read(1), (home / "log").read_text()
+        with Client(str(home / "s")) as client:
+            yield process, client
+        process.kill()
+
+
+def test_a_daemon_killed_among_events_leaves_no_half_catalog(home: Path) -> None:
+    for attempt in range(3):
+        versions = (f"v{attempt}x{step}" for step in count())
+        with a_daemon(home) as (process, client):
+            killing = threading.Timer(0.05 * (attempt + 1), process.kill)
+            with suppress(IndexdError):
+                for step, version in enumerate(versions):
+                    if step == 20:
+                        killing.start()
+                    tools = [tool(f"press_{n}", f"Press {version}.") for n in range(20)]
+                    client.mcp_event("tools_changed", "panel", tools)
+
+        with a_daemon(home) as (_, client):
+            found = client.tool_list(context_window=10)["deferred"]
+            (said,) = {line.partition("Press ")[2].rstrip(".") for line in found}
+            assert len(found) == 20
+            assert said.startswith(f"v{attempt}x")
+            assert len(client.tool_search(said, max_results=50)["tools"]) == 20

@@ -24,9 +24,9 @@ import bm25s
 import numpy as np
 
 from indexd.tool import Tool
-from indexd.tool_ranking import FIELDS, texts
+from indexd.tool_analysis import FIELDS, texts
 from indexd.tool_search import ToolSearch
-from indexd.tool_text import terms
+from indexd.tool_text import squeeze, terms
 
 DEPTH = 10
 Search = Callable[[str], Sequence[str]]
@@ -94,7 +94,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def plain_bm25(tools: Sequence[Tool]) -> Search:
     """Return plain BM25 over all the texts of each tool, tokenised as ours are."""
     retriever = bm25s.BM25(k1=1.2, b=0.75)
-    corpus = [terms("\n".join(texts(tool).values())) for tool in tools]
+    corpus = [terms("\n".join([squeeze(tool.name), *texts(tool)])) for tool in tools]
     retriever.index(corpus, show_progress=False)
     known = {term for document in corpus for term in document}
 
