@@ -204,7 +204,7 @@ def _in_order(segments: Sequence[Segment], twins: Twins, files: Mapping[int, Fil
     for number, segment in enumerate(segments):
         mine = np.flatnonzero(twins.number == number)
         documents, columns = twins.document[mine], segment.columns
-        file[mine] = segment.file_ids[columns.file[documents]]
+        file[mine] = segment.files_of(documents)
         time[mine] = columns.timestamp.take(documents)
         message[mine], call[mine] = columns.message[documents], columns.call[documents]
     time[time == 0] = np.iinfo(np.int64).max
@@ -219,7 +219,7 @@ def _precedence(facts: FileFacts | None) -> tuple[bool, bool, bytes]:
     """Return what orders the files that equal texts of one time are in."""
     if facts is None:
         return True, True, b""
-    path = facts.path.encode("utf-8", "surrogateescape")
+    path = facts.path_bytes
     follows = bool(facts.parent) or facts.subagent or b"-recovery-" in path.rpartition(b"/")[2]
     return facts.source == "archive", follows, path
 

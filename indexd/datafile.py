@@ -17,7 +17,6 @@ from typing import Protocol
 # 700 with pieces of 256 KiB to 1 MiB, on lines of 2.4 KB as real sessions have them.
 PIECE_BYTES = 128 * 1024
 
-_MAGIC_BYTES = 4
 _MAGIC = b"\x28\xb5\x2f\xfd"
 # A file may begin with a frame that says nothing: 16 magics are set aside for such.
 _SKIPPABLE = b"\x2a\x4d\x18"
@@ -64,7 +63,7 @@ class DataFile(Protocol):
 
 def opened(fd: int, size: int) -> DataFile:
     """Return the session file of `size` bytes behind `fd`; its first bytes decide what it is."""
-    magic = os.pread(fd, _MAGIC_BYTES, 0)
+    magic = os.pread(fd, len(_MAGIC), 0)
     if magic == _MAGIC or (magic[1:] == _SKIPPABLE and magic[0] >> 4 == 5):
         return _Compressed(fd, size)
     return _Plain(fd, size)
@@ -76,6 +75,8 @@ def read(data: DataFile, start: int, size: int) -> bytes:
 
 
 class _Plain:
+    """A file that holds the bytes themselves."""
+
     damage = ""
 
     def __init__(self, fd: int, size: int) -> None:
@@ -93,6 +94,8 @@ class _Plain:
 
 
 class _Compressed:
+    """A file of Zstandard frames."""
+
     size: int | None = None
 
     def __init__(self, fd: int, size: int) -> None:

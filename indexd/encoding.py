@@ -18,10 +18,9 @@ import msgpack
 import numpy as np
 
 from indexd.blocks import Blocks, Column, pack
-from indexd.hashes import span_hashes
+from indexd.hashes import span_hashes, starts_of
 from indexd.packing import PackedPostings, packed
 from indexd.segment import (
-    ESCAPE,
     UNSIGNED,
     Array,
     Columns,
@@ -30,6 +29,7 @@ from indexd.segment import (
     Segment,
     assemble,
     narrowed,
+    plain_postings,
 )
 from indexd.source import DamagedSegment, Section, Source, misfits_are_damage
 
@@ -56,9 +56,7 @@ _MAX_HEADER_BYTES = 1 << 26
 
 def encode(segment: Segment) -> bytes:
     """Return the compact form of a segment."""
-    ordinals, freqs = segment.postings.of(0, len(segment.dictionary))
-    large_at = np.flatnonzero(freqs >= ESCAPE)
-    columns = segment.columns
+    postings, columns = _plain(segment), segment.columns
     everything = np.arange(len(segment))
     arrays = [
         segment.file_ids,
@@ -66,11 +64,11 @@ def encode(segment: Segment) -> bytes:
             getattr(columns, name).take(everything)
             for name in (*_RESIDENT, "offset", "size", "part")
         ),
-        _differences(segment.postings.starts, ordinals),
-        np.diff(segment.postings.starts),
-        np.minimum(freqs, ESCAPE),
-        large_at,
-        freqs[large_at],
+        _differences(postings.starts, postings.ordinals),
+        np.diff(postings.starts),
+        postings.freqs,
+        postings.large_at,
+        postings.large,
         np.diff(segment.dictionary.starts),
         segment.kind_starts,
     ]
@@ -113,7 +111,7 @@ def _decode(body: Any) -> Segment:
         size.astype("u4"),
         part.astype("u4"),
     )
-    starts = _starts(counts)
+    starts = starts_of(counts)
     postings = PlainPostings(
         starts,
         _ordinals(differences, starts),
@@ -126,7 +124,7 @@ def _decode(body: Any) -> Segment:
         tuple(names),
         _ranks(kind_starts.astype("i8")),
         columns,
-        _dictionary(_starts(sizes), blob),
+        _dictionary(starts_of(sizes), blob),
         postings,
     )
 
@@ -216,7 +214,7 @@ def _load(source: Source) -> tuple[Segment, dict[str, Any]]:
     resident = {name: array(name) for name in _RESIDENT}
     resident["length"] = resident["length"].astype("<u4")
     if in_blocks:
-        offsets = _starts(array("place_sizes"))
+        offsets = starts_of(array("place_sizes"))
         blocks = Blocks(section("places"), offsets, _PLACES, len(resident["file"]))
         distant: dict[str, Any] = {name: Column(blocks, name) for name in _PLACES}
         distant["digest"] = FileArray(section("digest"), layout["digest"][0], _WIDTHS["digest"])
@@ -227,11 +225,11 @@ def _load(source: Source) -> tuple[Segment, dict[str, Any]]:
         tuple(names),
         _ranks(array("kind_starts")),
         Columns(*(distant[name] if name in distant else resident[name] for name in _WIDTHS)),
-        _dictionary(_starts(array("term_sizes")), array("blob").tobytes()),
+        _dictionary(starts_of(array("term_sizes")), array("blob").tobytes()),
         PackedPostings(array("counts"), array("codes"), array("block_sizes"), section("postings"))
         if in_blocks
         else PlainPostings(
-            _starts(array("counts")),
+            starts_of(array("counts")),
             array("ordinals").astype("<u4"),
             array("freqs"),
             array("large_at"),
@@ -263,15 +261,22 @@ def _sections(segment: Segment) -> dict[str, Array]:
             "postings": np.frombuffer(whole.data, "u1"),
         }
     else:
-        ordinals, freqs = segment.postings.of(0, len(segment.dictionary))
-        large_at = np.flatnonzero(freqs >= ESCAPE)
+        postings = _plain(segment)
         sections |= {
-            "ordinals": narrowed(ordinals),
-            "freqs": np.minimum(freqs, ESCAPE).astype("u1"),
-            "large_at": large_at,
-            "large": freqs[large_at].astype("u4"),
+            "ordinals": narrowed(postings.ordinals),
+            "freqs": postings.freqs,
+            "large_at": postings.large_at,
+            "large": postings.large,
         }
     return sections | {name: narrowed(column) for name, column in columns.items()}
+
+
+def _plain(segment: Segment) -> PlainPostings:
+    """Return the postings of a segment as arrays."""
+    postings = segment.postings
+    if isinstance(postings, PlainPostings):
+        return postings
+    return plain_postings(postings.starts, *postings.of(0, len(segment.dictionary)))
 
 
 def _read_header(
@@ -328,11 +333,6 @@ def _ordinals(differences: Array, starts: Array) -> Array:
     offsets = sums[first] - differences[first].astype("i8")
     ordinals: Array = (sums - np.repeat(offsets, np.diff(starts))).astype("u4")
     return ordinals
-
-
-def _starts(counts: Array) -> Array:
-    starts: Array = np.concatenate(([0], np.cumsum(counts, dtype="i8")))
-    return starts
 
 
 def _ranks(kind_starts: Array) -> Array:

@@ -86,10 +86,16 @@ def _stirred(values: Array) -> Array:
     return stirred
 
 
+def starts_of(counts: Array) -> Array:
+    """Return where each of some runs begins (i64) when they stand end to end, and their end."""
+    starts: Array = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    return starts
+
+
 def gathered(text: Array, starts: Array, ends: Array) -> tuple[Array, Array]:
     """Return each text[start:end] end to end, and where each begins, with the end of the last."""
     sizes = ends - starts
-    bounds = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+    bounds = starts_of(sizes)
     places = np.arange(int(bounds[-1])) + np.repeat(starts - bounds[:-1], sizes)
     return text[places], bounds
 

@@ -10,7 +10,7 @@ matter at more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -160,11 +160,8 @@ def excess(segment: Segment, average: float) -> float:
 
 def _listing(segment: Segment, at: int) -> Listing:
     ordinals, freqs = segment.term_postings(at)
-    bits = None
-    if len(ordinals) * BITS_SHARE >= len(segment):
-        flags = np.zeros(padded(segment), bool)
-        flags[ordinals] = True
-        bits = np.packbits(flags)
+    many = len(ordinals) * BITS_SHARE >= len(segment)
+    bits = bits_of(segment, [ordinals]) if many else None
     return Listing(ordinals, freqs, impacts(segment, ordinals, freqs), bits)
 
 
@@ -194,6 +191,14 @@ def _codes(segment: Segment, ordinals: Array, freqs: Array) -> Array:
     """Return the codes of the impacts of postings (u8)."""
     lengths = _CLASS_OF_LENGTH.take(segment.columns.length.take(ordinals), mode="clip")
     return _FIRST_CODE.take(freqs, mode="clip") + lengths
+
+
+def bits_of(segment: Segment, lists: Sequence[Array]) -> Array:
+    """Return whether each document of the segment is in any list of ordinals, packed."""
+    flags = np.zeros(padded(segment), bool)
+    for ordinals in lists:
+        flags[ordinals] = True
+    return np.packbits(flags)
 
 
 def padded(segment: Segment) -> int:

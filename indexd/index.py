@@ -47,6 +47,11 @@ class FileFacts(NamedTuple):
     subagent: bool = False
     mtime: int = 0
 
+    @property
+    def path_bytes(self) -> bytes:
+        """Return the path as the file system has it, which is what paths are ordered by."""
+        return self.path.encode("utf-8", "surrogateescape")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -99,6 +104,11 @@ class Snapshot:
     files: Mapping[int, FileFacts]
     documents: int
     remembered: dict[object, Any] = field(default_factory=dict)
+
+    def facts_of(self, part: Part, ordinal: int) -> FileFacts:
+        """Return the file of a document of one of the parts."""
+        segment = part.segment
+        return self.files[int(segment.file_ids[segment.columns.file[ordinal]])]
 
     def remember(self, key: object, value: Any) -> None:
         """Keep what a selection is in a part, for later queries; any thread may."""

@@ -24,12 +24,12 @@ from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
 from indexd.confine import EXHAUSTED
-from indexd.discover import EVENT_LOG, SUBAGENTS, skipped
+from indexd.discover import skipped
 from indexd.finding import Found, OpenRoot
 from indexd.formats.registry import named_by_path
 from indexd.index import Index, Snapshot
 from indexd.library import Library
-from indexd.looking import Looked
+from indexd.looking import look_at
 from indexd.publishing import Publisher
 from indexd.reading import TooMuch
 from indexd.records import Record
@@ -208,7 +208,7 @@ class Indexer:
             await self._sweep()
         elif paths:
             try:
-                found, gone = await self._in_thread(self._concerned, paths)
+                found, gone = await self._in_thread(look_at, paths, self.library, self.root_of)
             except OSError as error:
                 self._look_again(paths, error)
             else:
@@ -294,33 +294,6 @@ class Indexer:
     def watch_status(self) -> dict[str, Any]:
         """Return how changes are noticed."""
         return {} if self._watcher is None else self._watcher.status()
-
-    def _concerned(self, paths: Iterable[str]) -> tuple[list[Found], list[Record]]:
-        """Return the sessions that differ around the changed paths, and the records now gone.
-
-        An append to a known session looks at that file alone; anything else, at its directory,
-        whose names decide together which files are sessions. So do the contents of event logs.
-        Raises OSError without a descriptor to spare.
-        """
-        looked = Looked(self.library)
-        resting: list[tuple[OpenRoot, Record]] = []
-        for path in paths:
-            root = self.root_of(path)
-            if root is None:
-                looked.suspect(self.library.below(path))
-            elif not path.endswith(EVENT_LOG) and (sessions := self.library.with_data(path)):
-                resting += [(root, session) for session in sessions]
-            elif os.path.isdir(path) and not os.path.islink(path):
-                looked.below(root, path)
-            else:
-                # A session being deleted hides its sub-agents with it.
-                directory = os.path.dirname(path)
-                looked.around(root, directory)
-                looked.around(root, os.path.join(directory, SUBAGENTS))
-                looked.suspect(self.library.below(path))
-        for root, record in resting:
-            looked.at(root, record)
-        return looked.differing(), looked.gone()
 
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""

@@ -13,7 +13,7 @@ from indexd.finding import OpenRoot
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.messages import Place
 from indexd.model import KINDS, Kind, Message
-from indexd.ranking import Ranked
+from indexd.ordering import Ranked
 from indexd.records import Record
 from indexd.selection import timestamps
 from indexd.settling import Fetch

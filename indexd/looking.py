@@ -1,14 +1,45 @@
-"""What a round of looking at changed places found, and what it missed that was there before."""
+"""Looking at changed places: what is found there, and what is missed that was there before."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from indexd import finding
+from indexd.discover import EVENT_LOG, SUBAGENTS
 from indexd.finding import Found, OpenRoot
 from indexd.library import Library
 from indexd.records import Record
+
+
+def look_at(
+    paths: Iterable[str], library: Library, root_of: Callable[[str], OpenRoot | None]
+) -> tuple[list[Found], list[Record]]:
+    """Return the sessions that differ around the changed paths, and the records now gone.
+
+    An append to a known session looks at that file alone; anything else, at its directory,
+    whose names decide together which files are sessions. So do the contents of event logs.
+    Raises OSError without a descriptor to spare.
+    """
+    looked = Looked(library)
+    resting: list[tuple[OpenRoot, Record]] = []
+    for path in paths:
+        root = root_of(path)
+        if root is None:
+            looked.suspect(library.below(path))
+        elif not path.endswith(EVENT_LOG) and (sessions := library.with_data(path)):
+            resting += [(root, session) for session in sessions]
+        elif os.path.isdir(path) and not os.path.islink(path):
+            looked.below(root, path)
+        else:
+            # A session being deleted hides its sub-agents with it.
+            directory = os.path.dirname(path)
+            looked.around(root, directory)
+            looked.around(root, os.path.join(directory, SUBAGENTS))
+            looked.suspect(library.below(path))
+    for root, record in resting:
+        looked.at(root, record)
+    return looked.differing(), looked.gone()
 
 
 class Looked:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from indexd import impact
-from indexd.impact import Row, padded
+from indexd.impact import Row
 from indexd.plan import QueryTerm
 from indexd.segment import Array, distinct, term_hash
 from indexd.selection import View
@@ -116,7 +116,7 @@ def union(view: View, rows: Sequence[Row], lists: Sequence[Listed]) -> int:
     known = [row.bits for row in rows] + [each.bits for each in lists if each.bits is not None]
     short = [each.ordinals for each in lists if each.bits is None]
     if sum(map(len, short)) > FEW_ORDINALS:
-        known.append(_packed(view, short))
+        known.append(impact.bits_of(view.part.segment, short))
         short = []
     ordinals = short[0] if len(short) == 1 else distinct(np.concatenate([_NONE, *short]))
     if not known:
@@ -129,13 +129,6 @@ def union(view: View, rows: Sequence[Row], lists: Sequence[Listed]) -> int:
         bits = bits & view.bits()
     inside = np.bitwise_count(bits.view(np.uint64)).sum(dtype=np.int64)
     return int(inside) + int(np.count_nonzero(outside))
-
-
-def _packed(view: View, lists: Sequence[Array]) -> Array:
-    flags = np.zeros(padded(view.part.segment), bool)
-    for ordinals in lists:
-        flags[ordinals] = True
-    return np.packbits(flags)
 
 
 def holds(bits: Array, documents: Array) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from indexd.hashes import changes, gathered, in_order
+from indexd.hashes import changes, gathered, in_order, starts_of
 from indexd.packing import Packed, joined, pack
 from indexd.segment import (
     Array,
@@ -81,7 +81,7 @@ def _merge_columns(
 ) -> tuple[Array, tuple[str, ...], Array, Columns, Array]:
     """Return the merged columns and the order that gives them from the kept ones end to end."""
     file_ids, files = np.unique(
-        _concat([s.file_ids[s.columns.file[k]] for s, k in zip(segments, kept, strict=True)]),
+        _concat([s.files_of(k) for s, k in zip(segments, kept, strict=True)]),
         return_inverse=True,
     )
     names, tools = _merge_names(segments, kept)
@@ -231,8 +231,7 @@ def _join_postings(parts: Sequence[PlainPostings]) -> PlainPostings:
 
 
 def _join_starts(parts: Sequence[Array]) -> Array:
-    counts = _concat([np.diff(part) for part in parts])
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return starts_of(_concat([np.diff(part) for part in parts]))
 
 
 def _concat(arrays: Sequence[Array]) -> Array:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from indexd.hashes import starts_of
 from indexd.segment import Array, Postings
 from indexd.source import Memory, Source, misfits_are_damage
 
@@ -42,8 +43,8 @@ class PackedPostings:
     """The postings of a segment, in blocks."""
 
     def __init__(self, counts: Array, codes: Array, sizes: Array, source: Source) -> None:
-        self.starts = _ends(counts)
-        self.codes, self._offsets, self._source = codes, _ends(sizes), source
+        self.starts = starts_of(counts)
+        self.codes, self._offsets, self._source = codes, starts_of(sizes), source
 
     def one(self, at: int) -> tuple[Array, Array]:
         """Return the ordinals (u32) and the frequencies (u8 or u32) of a term."""
@@ -184,11 +185,6 @@ def _counted(freqs: Array, data: bytes | memoryview, at: int) -> Array:
         freqs = freqs.astype(np.uint32)
         freqs[uncommon[values == _LARGE]] = np.frombuffer(data, "<u4", -1, at)
     return freqs
-
-
-def _ends(sizes: Array) -> Array:
-    ends: Array = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-    return ends
 
 
 def _widths(counts: Array, owners: Array, gaps: Array) -> tuple[Array, Array]:

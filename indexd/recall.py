@@ -35,8 +35,7 @@ def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
     Raises RowsLost when the cache has lost them.
     """
     found: list[Place] = []
-    for at, run in enumerate(record.runs):
-        end = record.runs[at + 1].first_message if at + 1 < len(record.runs) else record.messages
+    for run, end in record.ends():
         if run.first_message < last and end > first:
             found += [p for p in places_of(record, run, fetch) if first <= p.message_index < last]
     return found

@@ -10,12 +10,13 @@ documents get bit-equal scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from indexd import bm25, impact
+from indexd.best import Best, Wanted
 from indexd.impact import FULL, Row
 from indexd.matching import Held, Listed, Matches, beside, grouped, holds, union
 from indexd.plan import Formula
@@ -28,29 +29,8 @@ CHAMPIONS = 16
 # How many blocks of documents are looked into first, and how many times more each next time.
 FIRST_ROUND, NEXT_ROUND = 16, 8
 _SAMPLE = 2048
-# Sums in another order, or of bounds in 32 bits, differ by less than this share.
-_SLACK = 1e-5
-
-
-class Wanted(NamedTuple):
-    """Which scores matter: the `top` best, of them those from `share` of the best on.
-
-    `top` is None where another order than that of scores decides.
-    """
-
-    top: int | None
-    share: float
-
-    def least(self, scores: Array) -> float:
-        """Return the score below which no document matters, given some of the scores."""
-        if not len(scores):
-            return 0.0
-        if self.top is None or not 0 < self.top <= len(scores):
-            return self.share * float(scores.max())
-        last = len(scores) - self.top
-        ordered = scores.copy()
-        ordered.partition(last)
-        return max(float(ordered[last]), self.share * float(ordered[last:].max()))
+# Above nothing at all, below any bound: a document that holds no term has none.
+_TINY = 1e-30
 
 
 class Scored(NamedTuple):
@@ -207,7 +187,7 @@ class _Scoring:
             scores = self._scores(ordinals, sums, masses)
             kept = (scores >= wanted.least(scores)).nonzero()[0]
             return Scored(ordinals[kept], scores[kept], len(ordinals))
-        best = _Best(wanted, self._exact)
+        best = Best(wanted, self._exact)
         best.take([each.champions(wanted.top or CHAMPIONS) for each in self._long])
         best.at_least(self._scores(ordinals, sums, masses))
         short = self._worth_it(ordinals, sums, masses, best.least)
@@ -283,7 +263,7 @@ class _Scoring:
             documents, sums = documents[kept], sums[kept]
         return documents
 
-    def _with_blocks(self, best: _Best) -> None:
+    def _with_blocks(self, best: Best) -> None:
         """Take in the documents that rows alone bring."""
         if not self._rows:
             return
@@ -344,37 +324,6 @@ class _Scoring:
         return sums
 
 
-class _Best:
-    """The documents that may belong to the answer, with their scores, and what others must reach.
-
-    documents: each once, in no order.
-    """
-
-    def __init__(self, wanted: Wanted, score: Callable[[Array], Array]) -> None:
-        self._wanted, self._score = wanted, score
-        self.documents, self.scores = _NONE.documents, _NONE.scores
-        self.least = 0.0
-
-    def take(self, lists: Sequence[Array]) -> None:
-        """Score the documents of some lists, but for those that have been."""
-        lists = [each for each in lists if len(each)]
-        if not lists:
-            return
-        documents = lists[0] if len(lists) == 1 else distinct(np.concatenate(lists))
-        if len(self.documents):
-            known = np.sort(self.documents)
-            place = known.searchsorted(documents)
-            documents = documents[known.take(place, mode="clip") != documents]
-        if len(documents):
-            self.documents = np.concatenate([self.documents, documents])
-            self.scores = np.concatenate([self.scores, self._score(documents)])
-            self.at_least(self.scores)
-
-    def at_least(self, scores: Array) -> None:
-        """Raise what others must reach by scores of some documents, or less than their scores."""
-        self.least = max(self.least, self._wanted.least(scores) * (1 - _SLACK))
-
-
 def _most(bounds: Sequence[_Bound]) -> float:
     return sum([bound.most for bound in bounds])
 
@@ -399,5 +348,4 @@ def _cuts(bounds: Array) -> Iterator[float]:
     yield 0.0
 
 
-_TINY = 1e-30
 _NONE = Scored(np.zeros(0, np.uint32), np.zeros(0), 0)

@@ -18,10 +18,11 @@ from indexd.index import FileFacts, Part, Snapshot
 from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
 from indexd.model import DEFAULT_KINDS, KINDS, ROLES, Kind, Message
+from indexd.ordering import Order, Ranked, Recency
 from indexd.phrases import Phrase, agrees
 from indexd.plan import FORMULAS, Formula
 from indexd.query import Query, literal, parse
-from indexd.ranking import MAX_TERMS, Check, Order, Ranked, Ranking, Recency, rank
+from indexd.ranking import MAX_TERMS, Check, Ranking, rank
 from indexd.requests import Search
 from indexd.scope import Choice, chosen, file_filter
 from indexd.selection import Selection
@@ -209,10 +210,9 @@ def _duplicates(
 def _counted(snapshot: Snapshot, others: Sequence[tuple[Part, int]]) -> dict[str, Any]:
     where = []
     for part, document in others[:SHOWN_COPIES]:
-        segment = part.segment
-        facts = snapshot.files[int(segment.file_ids[segment.columns.file[document]])]
-        message = int(segment.columns.message[document])
-        where.append({"session_path": facts.path, "message_index": message})
+        path = snapshot.facts_of(part, document).path
+        message = int(part.segment.columns.message[document])
+        where.append({"session_path": path, "message_index": message})
     return {"duplicates": {"count": len(others), "where": where}}
 
 

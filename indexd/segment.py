@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from indexd.hashes import Array as Array
+from indexd.hashes import starts_of
 from indexd.hashes import term_hash as term_hash
 from indexd.model import KINDS
 
@@ -168,6 +169,11 @@ class Segment:
         """Return this segment, of one file, under another file id."""
         return replace(self, file_ids=np.full(len(self.file_ids), file_id, np.uint32))
 
+    def files_of(self, ordinals: Array) -> Array:
+        """Return the file id (u32) of each of some documents."""
+        ids: Array = self.file_ids.take(self.columns.file.take(ordinals))
+        return ids
+
     def kind_ranks(self, ordinals: Array) -> Array:
         """Return the position in KINDS (i64) of each document's kind."""
         ranks: Array = self.kind_starts[1:].searchsorted(ordinals, side="right")
@@ -230,10 +236,15 @@ def postings_of(terms: int, owners: Array, ordinals: Array, freqs: Array) -> Pla
 
     `owners` says which term each posting is of.
     """
+    return plain_postings(starts_of(np.bincount(owners, minlength=terms)), ordinals, freqs)
+
+
+def plain_postings(starts: Array, ordinals: Array, freqs: Array) -> PlainPostings:
+    """Return the postings of terms that begin at `starts`, from frequencies of any size."""
     large_at = np.flatnonzero(freqs >= ESCAPE)
     return PlainPostings(
-        np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=terms)))).astype(np.int64),
-        ordinals.astype(np.uint32),
+        starts,
+        ordinals.astype(np.uint32, copy=False),
         np.minimum(freqs, ESCAPE).astype(np.uint8),
         large_at,
         freqs[large_at].astype(np.uint32),

@@ -128,7 +128,7 @@ def timestamps(snapshot: Snapshot, part: Part, ordinals: Array) -> Array:
     times: Array = segment.columns.timestamp.take(ordinals)
     unknown = np.flatnonzero(times == 0)
     if len(unknown):
-        files = segment.file_ids[segment.columns.file[ordinals[unknown]]].tolist()
+        files = segment.files_of(ordinals[unknown]).tolist()
         known = snapshot.files
         times = times.copy()
         times[unknown] = [f.mtime if (f := known.get(i)) else 0 for i in files]

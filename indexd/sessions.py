@@ -125,5 +125,6 @@ def _nothing(snapshot: Snapshot, request: Sessions) -> list[str]:
     agents = sorted({facts.agent for facts in snapshot.files.values()})
     known = f"no session is selected of {len(snapshot.files)}"
     strange = [each.words for each in unmatched(request, snapshot.files.values())]
-    told = f"{known}, of the agents {', '.join(agents)}"
-    return [known, *strange] if strange or not agents else [told]
+    if agents and not strange:
+        known += f", of the agents {', '.join(agents)}"
+    return [known, *strange]

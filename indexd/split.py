@@ -11,9 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from indexd.hashes import changes, gathered
+from indexd.hashes import changes, gathered, starts_of
 from indexd.segment import (
-    ESCAPE,
     Array,
     Columns,
     Dictionary,
@@ -21,6 +20,7 @@ from indexd.segment import (
     Segment,
     assemble,
     narrowed,
+    plain_postings,
 )
 
 
@@ -42,8 +42,7 @@ def by_file(segment: Segment) -> Iterator[tuple[int, Segment]]:
 
 
 def _bounds(files: Array, count: int) -> Array:
-    ends: Array = np.cumsum(np.bincount(files, minlength=count))
-    return np.concatenate(([0], ends))
+    return starts_of(np.bincount(files, minlength=count))
 
 
 def _postings(
@@ -59,9 +58,9 @@ def _postings(
     freqs = freqs[order]
     heads = np.flatnonzero(changes(terms) | changes(of_posting[order]))
     used = terms[heads]
-    starts = segment.dictionary.starts
+    begins = segment.dictionary.starts
     text = np.frombuffer(segment.dictionary.blob, np.uint8)
-    blob, limits = gathered(text, starts[used], starts[used + 1])
+    blob, limits = gathered(text, begins[used], begins[used + 1])
     hashes, data = segment.dictionary.hashes[used], blob.tobytes()
     cuts = heads.searchsorted(bounds).tolist()
     for (a, b), (first, last) in zip(pairwise(bounds.tolist()), pairwise(cuts), strict=True):
@@ -71,18 +70,8 @@ def _postings(
             limits[first : last + 1] - at,
             data[at : int(limits[last])],
         )
-        yield dictionary, _slice(np.append(heads[first:last], b) - a, ordinals[a:b], freqs[a:b])
-
-
-def _slice(starts: Array, ordinals: Array, freqs: Array) -> PlainPostings:
-    large_at = np.flatnonzero(freqs >= ESCAPE)
-    return PlainPostings(
-        starts,
-        ordinals,
-        np.minimum(freqs, ESCAPE).astype(np.uint8),
-        large_at,
-        freqs[large_at].astype(np.uint32),
-    )
+        starts = np.append(heads[first:last], b) - a
+        yield dictionary, plain_postings(starts, ordinals[a:b], freqs[a:b])
 
 
 def _one(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from indexd.model import DEFAULT_KINDS, KINDS
@@ -51,6 +51,56 @@ def before(hit: Hit, recent: bool) -> tuple[Any, ...]:
     )
 
 
+def of_tool(document: Plain, names: Sequence[str]) -> bool:
+    return document["tool"] in names and document["kind"].startswith("tool_")
+
+
+def freq_of(occurring: set[bytes], asked: QueryTerm, counts: Counter[bytes]) -> int:
+    """Return how often a document with these counts holds a query term."""
+    if asked.known and occurring.isdisjoint(asked.terms[asked.known :]):
+        return 0
+    return sum(counts[term] for term in dict.fromkeys(asked.terms))
+
+
+def bm25(weights: Sequence[float], freqs: Sequence[int], length: int, average: float) -> float:
+    """Return the sum over the terms of a document."""
+    score = 0.0
+    for weight, tf in zip(weights, freqs, strict=True):
+        if tf:
+            norm = 1.2 * (1 - 0.75 + 0.75 * length / average)
+            score += weight * tf * (1.2 + 1) / (tf + norm)
+    return score
+
+
+def mass_by_session(
+    paths: Sequence[str], freqs: Sequence[Sequence[int]], weights: Sequence[float]
+) -> dict[str, float]:
+    """Return of each session the sum of the weights of all terms that any document of it holds."""
+    held: dict[str, set[int]] = defaultdict(set)
+    for path, mine in zip(paths, freqs, strict=True):
+        held[path] |= {at for at, tf in enumerate(mine) if tf}
+    return {path: sum(weights[at] for at in sorted(its)) for path, its in held.items()}
+
+
+def raised(hit: Hit, half_life: float, now: int) -> Hit:
+    """Return a hit with the score that it has where newer ones are preferred."""
+    age = max(0, now - when(hit.document))
+    return hit._replace(score=hit.score * (1 + 0.1 * 0.5 ** (age / half_life)))
+
+
+def one_per_session(hits: list[Hit], second: float) -> list[Hit]:
+    """Return of each session its first hit, with `second` times the score of its next added."""
+    sessions: dict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        sessions[hit.document["path"]].append(hit)
+    return [
+        first._replace(
+            score=first.score + sum(second * hit.score for hit in rest[:1]), others=len(rest)
+        )
+        for first, *rest in sessions.values()
+    ]
+
+
 def search(
     documents: Iterable[Plain],
     query: Sequence[QueryTerm],
@@ -69,77 +119,45 @@ def search(
     demand: Demand = NO_DEMAND,
 ) -> Answer:
     """Return everything that answers `query`, best first, and the counts that go with it."""
+    names = set(kinds)
     chosen = [
         (document, *analysed(document["text"], profile))
         for document in documents
-        if document["kind"] in set(kinds)
+        if document["kind"] in names
         and accepts(document)
-        and (tool_names is None or document["tool"] in tool_names)
-        and (tool_names is None or document["kind"].startswith("tool_"))
+        and (tool_names is None or of_tool(document, tool_names))
         and (since is None or since <= when(document))
         and (until is None or when(document) <= until)
     ]
     chosen = [each for each in chosen if each[2]]
     count = len(chosen)
     average = sum(length for _, _, length in chosen) / count if count else 1.0
-    occurring = {term for _, counts, _ in chosen for term in counts}
-
-    def freq(asked: QueryTerm, counts: Counter[bytes]) -> int:
-        if asked.known and occurring.isdisjoint(asked.terms[asked.known :]):
-            return 0
-        return sum(counts[term] for term in dict.fromkeys(asked.terms))
-
-    doc_freqs = [sum(freq(asked, counts) > 0 for _, counts, _ in chosen) for asked in query]
+    freq = partial(freq_of, {term for _, counts, _ in chosen for term in counts})
+    every = [[freq(asked, counts) for asked in query] for _, counts, _ in chosen]
+    doc_freqs = [sum(freqs[at] > 0 for freqs in every) for at in range(len(query))]
     weights = [
         asked.weight * math.log(1 + (count - n + 0.5) / (n + 0.5)) if n else 0.0
         for asked, n in zip(query, doc_freqs, strict=True)
     ]
     whole = sum(weights)
-    held_by_session: dict[str, set[int]] = defaultdict(set)
-    for document, counts, _ in chosen:
-        held_by_session[document["path"]] |= {
-            at for at, asked in enumerate(query) if freq(asked, counts)
-        }
+    by_session = mass_by_session([document["path"] for document, _, _ in chosen], every, weights)
     found: list[Hit] = []
-    for document, counts, length in chosen:
-        freqs = [freq(asked, counts) for asked in query]
-        if demand.must or demand.must_not:
-            if not all(freq(asked, counts) for asked in demand.must):
-                continue
-            if any(freq(asked, counts) for asked in demand.must_not):
-                continue
-        if not whole or not (any(freqs) or demand.must):
+    for (document, counts, length), freqs in zip(chosen, every, strict=True):
+        held = all(freq(asked, counts) for asked in demand.must)
+        barred = any(freq(asked, counts) for asked in demand.must_not)
+        if not whole or not held or barred or not (any(freqs) or demand.must):
             continue
-        score = 0.0
-        for weight, tf in zip(weights, freqs, strict=True):
-            if tf:
-                norm = 1.2 * (1 - 0.75 + 0.75 * length / average)
-                score += weight * tf * (1.2 + 1) / (tf + norm)
+        score = bm25(weights, freqs, length, average)
         mass = sum(weight for weight, tf in zip(weights, freqs, strict=True) if tf)
         score *= 1 + formula.coverage * (mass / whole)
-        mass = sum(weights[at] for at in sorted(held_by_session[document["path"]]))
-        found.append(Hit(score * (1 + formula.session_coverage * (mass / whole)), document))
-    total = len(found)
+        score *= 1 + formula.session_coverage * (by_session[document["path"]] / whole)
+        found.append(Hit(score, document))
     least = relative_score * max((hit.score for hit in found), default=0.0)
-    found = [hit for hit in found if hit.score >= least]
+    hits = [hit for hit in found if hit.score >= least]
     if recency and not recent:
-        half_life, now = recency
-        found = [
-            h._replace(
-                score=h.score * (1 + 0.1 * 0.5 ** (max(0, now - when(h.document)) / half_life))
-            )
-            for h in found
-        ]
-    found.sort(key=lambda hit: before(hit, recent))
+        hits = [raised(hit, *recency) for hit in hits]
+    hits.sort(key=lambda hit: before(hit, recent))
     if grouped:
-        sizes = Counter(hit.document["path"] for hit in found)
-        firsts: dict[str, Hit] = {}
-        seconds: dict[str, float] = {}
-        for hit in found:
-            path = hit.document["path"]
-            known = firsts.setdefault(path, hit._replace(others=sizes[path] - 1))
-            if known.document is not hit.document and path not in seconds and not recent:
-                seconds[path] = formula.second * hit.score
-        found = [h._replace(score=h.score + seconds.get(p, 0.0)) for p, h in firsts.items()]
-        found.sort(key=lambda hit: before(hit, recent))
-    return Answer(found, total, count, doc_freqs)
+        hits = one_per_session(hits, 0.0 if recent else formula.second)
+        hits.sort(key=lambda hit: before(hit, recent))
+    return Answer(hits, len(found), count, doc_freqs)

@@ -11,7 +11,7 @@ from indexd import encoding
 from indexd.build import Entry, build
 from indexd.index import FileFacts, Index, Part, merge_parts
 from indexd.model import KINDS, Document
-from indexd.ranking import Ranked
+from indexd.ordering import Ranked
 from indexd.segment import Segment
 from indexd.source import OpenFile
 from indexd.text import Profile

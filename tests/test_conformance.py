@@ -13,8 +13,9 @@ import pytest
 from indexd.build import Entry, build
 from indexd.index import FileFacts, Index, merge_parts
 from indexd.model import DEFAULT_KINDS, KINDS, Document, Kind
+from indexd.ordering import Order, Ranked
 from indexd.plan import QueryTerm
-from indexd.ranking import Order, Ranked, rank
+from indexd.ranking import rank
 from indexd.selection import FileFilter, Selection
 from indexd.text import query_terms
 from tests.cutting import snippet

@@ -95,6 +95,14 @@ def test_every_command_is_named(command):
     assert f"indexctl {command}" in page("configuration.md")
 
 
+def test_every_module_that_is_named_is_there():
+    modules = set(re.findall(r"`((?:\w+/)*\w+\.py)`", pages()))
+
+    assert len(modules) > 50
+    places = (PROJECT, PROJECT / "indexd")
+    assert [m for m in sorted(modules) if not any((p / m).exists() for p in places)] == []
+
+
 @pytest.mark.parametrize("option", ["--socket", "--no-start", "--json", "--init"])
 def test_every_common_option_is_named(option):
     assert named(option, pages())

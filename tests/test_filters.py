@@ -76,7 +76,10 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Living, li
 
 def filters(docs: list[Doc], top: str) -> dict[str, list[Filter]]:
     """Return, by name, some values of every filter."""
-    times = sorted({doc.time for doc in docs})
+    return filters_of_sessions(docs, top) | filters_of_documents(docs)
+
+
+def filters_of_sessions(docs: list[Doc], top: str) -> dict[str, list[Filter]]:
     some = [docs[0], docs[len(docs) // 2], docs[-1]]
     return {
         "agent": [
@@ -125,6 +128,12 @@ def filters(docs: list[Doc], top: str) -> dict[str, list[Filter]]:
             Filter({"source": name}, lambda doc, name=name: doc.source == name)
             for name in ("global", "archive")
         ],
+    }
+
+
+def filters_of_documents(docs: list[Doc]) -> dict[str, list[Filter]]:
+    times = sorted({doc.time for doc in docs})
+    return {
         "since": [
             Filter({"since": time}, lambda doc, time=time: doc.time >= time)
             for time in (times[0], times[len(times) // 2], times[-1] + 1)

@@ -16,8 +16,10 @@ from indexd.build import Entry, build
 from indexd.english import STOP_WORDS, forms, stem
 from indexd.index import FileFacts, Index, Snapshot
 from indexd.model import DEFAULT_KINDS, KINDS, Document, Kind
+from indexd.ordering import Order
 from indexd.plan import FORMULAS, Formula, plan
-from indexd.ranking import Order, Selection, rank
+from indexd.ranking import rank
+from indexd.selection import Selection
 from indexd.text import Profile, meaning, query_terms, raw_tokens
 from tests.cutting import every_term, snippet
 

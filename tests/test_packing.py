@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexd import blocks
+from indexd.hashes import starts_of
 from indexd.packing import joined, pack, packed, unpack_one
-from indexd.segment import Array, PlainPostings
+from indexd.segment import Array, plain_postings
 from indexd.source import Memory
 
 # Gaps and frequencies around the places where another number of bytes is needed.
@@ -32,21 +33,13 @@ def columns(terms: list[list[tuple[int, int]]]) -> tuple[Array, Array, Array]:
     )
 
 
-def plain(counts: Array, ordinals: Array, freqs: Array) -> PlainPostings:
-    large = (freqs >= 255).nonzero()[0]
-    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return PlainPostings(
-        starts, ordinals, np.minimum(freqs, 255).astype(np.uint8), large, freqs[large]
-    )
-
-
 @settings(max_examples=200)
 @given(st.lists(lists, max_size=12), st.data())
 def test_packed_postings_are_what_they_were(
     terms: list[list[tuple[int, int]]], data: st.DataObject
 ) -> None:
     counts, ordinals, freqs = columns(terms)
-    wanted = plain(counts, ordinals, freqs)
+    wanted = plain_postings(starts_of(counts), ordinals, freqs)
     found = packed(wanted)
     assert found.starts.tolist() == wanted.starts.tolist()
     first = data.draw(st.integers(0, len(terms)))

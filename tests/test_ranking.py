@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from indexd.impact import LISTED, ROW_DOCUMENTS
 from indexd.index import FileFacts
 from indexd.model import DEFAULT_KINDS, KINDS, Kind
+from indexd.ordering import Order, Ranked, Recency
 from indexd.plan import NO_DEMAND, Demand, Formula, QueryTerm
-from indexd.ranking import MAX_TERMS, Order, Ranked, Recency, rank
+from indexd.ranking import MAX_TERMS, rank
 from indexd.selection import FileFilter, Selection
 from indexd.text import Profile, query_terms
 from tests import brute_force

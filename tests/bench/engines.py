@@ -21,8 +21,9 @@ from indexd.confine import RootDirectory
 from indexd.finding import OpenRoot
 from indexd.index import Index, Part, merge_parts
 from indexd.model import KINDS, Kind
+from indexd.ordering import Order
 from indexd.plan import QueryTerm
-from indexd.ranking import Order, Ranking, rank
+from indexd.ranking import Ranking, rank
 from indexd.roots import Root
 from indexd.selection import FileFilter, Selection
 

@@ -71,14 +71,6 @@ def rss_mb(pid: int | str = "self") -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 1e6
 
 
-def peak_rss_mb(pid: int | str = "self") -> float:
-    """Return the most memory a process was ever resident with, in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
-
-
 def cpu_seconds(pid: int | str = "self") -> float:
     """Return the user and system time of a process and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

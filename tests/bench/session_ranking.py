@@ -24,8 +24,10 @@ from ranking_sets import MESSAGE_SETS, SESSION_SETS, Query, make_queries
 
 from indexd.index import Snapshot
 from indexd.model import DEFAULT_KINDS, KINDS
+from indexd.ordering import Order
 from indexd.plan import FORMULAS, Formula, plan
-from indexd.ranking import Order, Selection, rank
+from indexd.ranking import rank
+from indexd.selection import Selection
 from indexd.text import Profile
 
 # How deep an engine is asked, in documents; what lies deeper counts as not found.
