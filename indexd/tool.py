@@ -139,7 +139,7 @@ def parse_tools(
     problems: list[str] = []
     for position, raw in enumerate(raw_tools):
         label = raw.get("name") if isinstance(raw, Mapping) else None
-        label = label if isinstance(label, str) and label else f"tool {position}"
+        label = _writable(label) if isinstance(label, str) and label else f"tool {position}"
         try:
             tool = parse_tool(server, raw, known.get(label))
         except BadRequest as error:
@@ -192,8 +192,12 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
         return ""
     if not isinstance(value, str):
         raise BadRequest(f"{key} is a {type(value).__name__}, not a string")
-    # A lone surrogate is legal in JSON and in no encoding that we write.
-    return value.encode("utf-8", "replace").decode()
+    return _writable(value)
+
+
+def _writable(text: str) -> str:
+    """Return `text` without lone surrogates, legal in JSON and in no encoding that we write."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:

@@ -76,6 +76,13 @@ def test_lone_surrogates_become_text_that_can_be_written() -> None:
     msgpack.packb(tool.as_record())
 
 
+def test_a_reason_for_dropping_a_tool_can_be_written_whatever_its_name() -> None:
+    halves = json.loads('[{"name": "\\ud800"}, {"name": "\\ud800"}, {"name": "\\ud800\\n"}]')
+    tools, problems = parse_tools("s", halves)
+    assert [tool.name for tool in tools] == ["?"]
+    assert len([problem.encode() for problem in problems]) == 2
+
+
 def test_tokens_are_the_bytes_of_name_description_and_schema_over_four() -> None:
     raw = raw_tool("名", "描述", path={"type": "string"})
     schema = json.dumps(raw["inputSchema"], ensure_ascii=False, separators=(",", ":"))
