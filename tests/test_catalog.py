@@ -146,6 +146,15 @@ def test_a_connected_event_replaces_the_servers_list_whole() -> None:
     assert change.removed == ("git::log",)
 
 
+def test_no_two_tools_have_one_id() -> None:
+    catalog = Catalog()
+    catalog.apply(connected("git", raw_tool(":log"), raw_tool("hub::log")))
+    for taken in ("git:", "git::hub"):
+        with pytest.raises(BadRequest, match="::"):
+            catalog.apply(connected(taken, raw_tool("log")))
+    assert tools_of(catalog) == ["git:::log", "git::hub::log"]
+
+
 def test_a_tool_that_says_the_same_is_the_same_record() -> None:
     catalog = Catalog()
     catalog.apply(connected("git", raw_tool("log"), raw_tool("diff")))
@@ -173,6 +182,8 @@ def test_a_disconnected_server_keeps_its_tools_offline() -> None:
         {"event": "connected"},
         {"event": "connected", "server": ""},
         {"event": "connected", "server": 3, "tools": []},
+        {"event": "connected", "server": "git::hub", "tools": []},
+        {"event": "connected", "server": "git:", "tools": []},
         {"event": "connected", "server": "git"},
         {"event": "connected", "server": "git", "tools": {"a": 1}},
         {"event": "tools_changed", "server": "git", "tools": [], "instructions": 5},
