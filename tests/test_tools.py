@@ -147,6 +147,18 @@ def test_a_malformed_event_changes_nothing(engine: Living) -> None:
     assert names(engine, "limescale") == ["kettle::descale"]
 
 
+@pytest.mark.parametrize("event", ["connected", "tools_changed"])
+def test_an_event_that_forgot_its_tools_does_not_empty_the_list(
+    engine: Living, event: str
+) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    with pytest.raises(BadRequest, match="tools of 'kettle'"):
+        engine.call("mcp_event", event=event, server="kettle")
+
+    assert names(engine, "limescale") == ["kettle::descale"]
+
+
 def test_one_bad_tool_is_dropped_with_a_reason(engine: Living) -> None:
     answer = engine.call("mcp_event", **connected("kettle", [*KETTLE, {"description": "no name"}]))
 
