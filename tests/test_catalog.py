@@ -15,7 +15,7 @@ from indexd.deferral import Activations, DeferralSettings, deferred_lines, is_ac
 from indexd.encoding import decode
 from indexd.errors import BadRequest
 from indexd.records import segment_key
-from indexd.tool import Tool, first_sentence, parse_tool, parse_tools, signature
+from indexd.tool import MAX_TOOL_BYTES, Tool, first_sentence, parse_tool, parse_tools, signature
 from indexd.tool_ids import ToolNames
 from indexd.tool_library import Update
 from indexd.tool_rows import MAX_RUNS, SERVERS, ServerRows, packed, unpacked
@@ -35,6 +35,13 @@ def tools_of(catalog: Catalog) -> list[str]:
     return [tool.id for tool in catalog.tools()]
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
 # --- one tool ------------------------------------------------------------------------------
 
 
@@ -47,6 +54,11 @@ def tools_of(catalog: Catalog) -> list[str]:
         ({"name": ""}, "empty"),
         ({"name": "a\nb"}, "control"),
         ({"name": "x" * 300}, "too long"),
+        ({"name": " "}, "empty"),
+        ({"name": "x", "description": "w" * MAX_TOOL_BYTES}, "more than 1,048,576 bytes"),
+        ({"name": "x", "inputSchema": {"default": float("nan")}}, "not JSON"),
+        ({"name": "x", "inputSchema": nested(200)}, "nested deeper than 128"),
+        ({"name": "x", "inputSchema": nested(5000)}, "not JSON"),
         ({"name": "x", "description": ["list"]}, "description is a list"),
         ({"name": "x", "inputSchema": "nope"}, "inputSchema is a str"),
     ],
@@ -108,6 +120,19 @@ def test_a_parameter_type_is_told_in_a_word(schema: Any, name: str) -> None:
     definitions = {"Level": {"enum": ["low", "high"]}, "Loop": {"$ref": "#/$defs/Loop"}}
     raw = {"name": "t", "inputSchema": {"properties": {"p": schema}, "$defs": definitions}}
     assert parse_tool("s", raw).parameters[0].type == name
+
+
+def test_references_that_multiply_are_named_at_once() -> None:
+    many = {"anyOf": [{"$ref": "#/$defs/many"}, {"type": "string"}] * 2000}
+    schema = {"properties": {"p": many, "q": {"anyOf": [many]}}, "$defs": {"many": many}}
+    tool = parse_tool("s", {"name": "t", "inputSchema": schema})
+    assert signature(tool) == "t(p?: any, q?: any)"
+
+
+def test_a_type_that_is_no_word_is_any() -> None:
+    parts = {"a": {"type": "x" * 5000}, "b": {"anyOf": [{"type": f"t{i}"} for i in range(500)]}}
+    tool = parse_tool("s", {"name": "t", "inputSchema": {"properties": parts}})
+    assert signature(tool) == "t(a?: any, b?: any)"
 
 
 def test_a_signature_has_every_required_parameter_and_counts_hidden_optional_ones() -> None:

@@ -148,9 +148,7 @@ def test_a_malformed_event_changes_nothing(engine: Living) -> None:
 
 
 @pytest.mark.parametrize("event", ["connected", "tools_changed"])
-def test_an_event_that_forgot_its_tools_does_not_empty_the_list(
-    engine: Living, event: str
-) -> None:
+def test_an_event_that_forgot_its_tools_does_not_empty_the_list(engine: Living, event: str) -> None:
     engine.call("mcp_event", **connected("kettle", KETTLE))
 
     with pytest.raises(BadRequest, match="tools of 'kettle'"):
