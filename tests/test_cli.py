@@ -728,6 +728,16 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
     assert part in ran.stderr
 
 
+def test_options_that_may_stand_anywhere_may_follow_an_action(serve, run):
+    serve(status={"servers": {"git": {"tools": 1, "online": True}}})
+    assert run("mcp", "servers", "--no-start").status == 0
+    asked = process("mcp", "event", "--no-start", "--help", stdin=subprocess.DEVNULL)
+    assert asked.stdout.startswith(b"usage: indexctl mcp event <")
+    wrong = run("mcp", "event", "events.json")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "unrecognized arguments: events.json" in wrong.err
+
+
 def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):
     peer = serve(reindex={"files": 3})
 
