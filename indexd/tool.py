@@ -160,6 +160,11 @@ def parse_tools(
     return list(tools.values()), problems
 
 
+def integer(digits: str) -> int:
+    """Return an integer of JSON, the nearest of 64 bits if it is beyond: no other travels."""
+    return min(max(int(digits[:24]), -(1 << 63)), (1 << 64) - 1)
+
+
 def first_sentence(text: str, limit: int = 160) -> str:
     """Return the first sentence of `text` on one line, at most `limit` characters of it."""
     beginning = text.strip()[: 16 * limit]  # blanks count, and a description may be a book

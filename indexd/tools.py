@@ -25,6 +25,7 @@ from indexd.errors import BadRequest, IndexdError
 from indexd.requests import McpEvent, ToolList, ToolSearch
 from indexd.store import Store
 from indexd.tail import Checkpoint, examine
+from indexd.tool import integer
 from indexd.tool_library import Update
 from indexd.tool_rows import SERVERS, Rows, ServerRows, packed, unpacked
 from indexd.tool_search import SearchSettings
@@ -222,7 +223,7 @@ class Tools:
         if not line.strip():
             return None
         try:
-            event = json.loads(line)
+            event = json.loads(line, parse_int=integer)
             if not isinstance(event, dict):
                 raise BadRequest("an event is a JSON object")
             return self._prepared(event)

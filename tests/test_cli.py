@@ -712,6 +712,16 @@ def test_mcp_events_are_read_from_standard_input(serve):
     assert b"indexctl: tool x: no name\nindexctl: git: connected\n" in ran.stderr
 
 
+def test_an_event_of_json_that_no_frame_carries_is_repaired(serve):
+    peer = serve(mcp_event=lambda event: {"server": event["server"], "warnings": []})
+    tool = b'{"name": "half \\ud83d", "inputSchema": {"maximum": 18446744073709551616}}'
+    event = b'{"event": "connected", "server": "git", "tools": [' + tool + b"]}"
+
+    assert process("mcp", "event", input=event).returncode == 0
+    (sent,) = [params for method, params in peer.requests if method == "mcp_event"]
+    assert sent["tools"] == [{"name": "half ?", "inputSchema": {"maximum": 2**64 - 1}}]
+
+
 @pytest.mark.parametrize(
     ("text", "status", "part"),
     [

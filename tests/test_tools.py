@@ -18,6 +18,7 @@ import pytest
 
 from indexd.client import Client
 from indexd.errors import BadRequest, IndexdError, NotFound
+from indexd.protocol import MAX_ANSWER_BYTES, encode
 from tests.living import Living, living, settings
 
 
@@ -124,6 +125,19 @@ def test_lines_of_a_journal_are_events_and_bad_ones_cost_no_neighbour(
     assert names(engine, "ice cubes") == ["fridge::make_ice"]
     assert names(engine, "limescale") == ["kettle::descale"]
     assert sum("client.jsonl" in text for text in engine.call("status")["problems"]) == 2
+
+
+def test_what_a_journal_says_can_be_answered(engine: Living, home: Path) -> None:
+    journal(home).write_text(
+        '{"event": "connected", "server": "odd", "tools": [{"name": "\\ud83d"},'
+        ' {"name": "\\ud83d"}, {"name": "count", "inputSchema": {"minimum": -1' + "0" * 5000 + ","
+        ' "maximum": 18446744073709551616}}]}\n'
+    )
+
+    answer = engine.call("tool_search", tool_id="odd::count", detail="full", session="s")
+    assert answer["tools"][0]["input_schema"] == {"minimum": -(2**63), "maximum": 2**64 - 1}
+    for said in (answer, engine.call("tool_list", session="s"), engine.call("status")):
+        encode(said, MAX_ANSWER_BYTES)
 
 
 def test_a_journal_that_grew_while_the_daemon_was_away_is_read_on(home: Path) -> None:
