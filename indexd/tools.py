@@ -159,7 +159,10 @@ class Tools:
         return self._activations() if update.change.removed else {}
 
     def _activations(self) -> Rows:
-        return {_ACTIVATIONS: packed(self._search.activations.as_record())}
+        return {
+            _ACTIVATIONS + session.encode("utf-8", "surrogatepass"): record and packed(record)
+            for session, record in self._search.activations.changes().items()
+        }
 
     async def _catch_up(self) -> None:
         """Read what journals hold that was written before this call."""
@@ -239,8 +242,11 @@ class Tools:
     def _restore(self) -> None:
         self._store.start()
         servers, problems = self._server_rows.restored(self._store.scan(SERVERS))
-        known = self._store.get(_ACTIVATIONS)
-        self._search = Search(self._settings, Activations(unpacked(known)) if known else None)
+        sessions = {
+            key[1:].decode("utf-8", "surrogatepass"): unpacked(value)
+            for key, value in self._store.scan(_ACTIVATIONS).items()
+        }
+        self._search = Search(self._settings, Activations(sessions))
         for update in self._search.restore(servers):
             self._store.put(self._server_rows.changed(update))
         for problem in problems:

@@ -470,22 +470,45 @@ def test_the_tool_list_counts_what_the_model_is_shown() -> None:
     assert off["tokens_now"] == off["tokens_all"]
 
 
+def restored(rows: dict[str, Any]) -> Activations:
+    """Return what the latest record of each session, as the cache keeps them, is again."""
+    records = msgpack.unpackb(msgpack.packb(rows))
+    return Activations({session: record for session, record in records.items() if record})
+
+
 def test_activating_twice_changes_nothing_and_records_survive() -> None:
     activations = Activations()
     assert activations.activate("s", ["a::x", "a::y"]) == ["a::x", "a::y"]
     assert activations.activate("s", ["a::x"]) == []
-    again = Activations(msgpack.unpackb(msgpack.packb(activations.as_record())))
+    again = restored(activations.changes())
     assert again.of("s") == ["a::x", "a::y"]
     again.drop(["a::x"])
     assert again.of("s") == ["a::y"]
+    assert restored(again.changes()).of("s") == ["a::y"]
     assert again.of("another") == []
+
+
+def test_only_sessions_that_changed_are_written() -> None:
+    activations = Activations()
+    for session in ("s", "t", "u"):
+        activations.activate(session, ["a::x", f"a::{session}"])
+    assert set(activations.changes()) == {"s", "t", "u"}
+    assert activations.changes() == {}
+    activations.activate("t", ["a::z"])
+    assert set(activations.changes()) == {"t"}
+    activations.drop(["a::u", "a::unknown"])
+    assert set(activations.changes()) == {"u"}
 
 
 def test_the_sessions_used_last_are_kept() -> None:
     activations = Activations()
+    rows: dict[str, Any] = {}
     for number in range(1001):
         activations.activate(f"s{number}", ["a::x"])
         activations.activate("s0", ["a::x"])
+        rows |= activations.changes()
+        if number == 500:
+            activations = restored(rows)
     assert activations.of("s0") == ["a::x"]
     assert activations.of("s1") == []
-    assert len(activations.as_record()) == 1000
+    assert sum(record is not None for record in rows.values()) == 1000
