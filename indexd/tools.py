@@ -138,6 +138,8 @@ class Tools:
         async with self._turn:
             update, rows = await to_thread.run_sync(self._prepared, event)
             self._store.put(rows | self._commit(update))
+        # Nobody has it in a file to read it again from: what is answered outlives a crash.
+        await to_thread.run_sync(self._store.flush)
         change, server = update.change, update.server
         return {
             "server": change.server,
