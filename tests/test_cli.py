@@ -738,6 +738,16 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
     assert part in ran.stderr
 
 
+def test_servers_stand_in_columns_whatever_their_names(serve, run):
+    known = {"git": {"tools": 1, "online": True}, "\u5e93": {"tools": 2, "online": True}}
+    serve(status={"servers": known | {"a\u202eb": {"tools": 3, "online": False}}})
+    assert run("mcp", "servers").out.splitlines() == [
+        "a\\u202eb      3 tools  offline",
+        "git           1 tools  online",
+        "\u5e93            2 tools  online",
+    ]
+
+
 def test_options_that_may_stand_anywhere_may_follow_an_action(serve, run):
     serve(status={"servers": {"git": {"tools": 1, "online": True}}})
     assert run("mcp", "servers", "--no-start").status == 0
