@@ -241,6 +241,24 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
     _add_rest(parser)
 
 
+def of_action(asked: argparse.Namespace) -> list[str]:
+    """Return the words behind ACTION that are its own; those that may stand anywhere are heeded.
+
+    `event` has none of its own. Raises BadRequest for a mistake.
+    """
+    parser = Parser(prog=f"indexctl mcp {asked.action}", add_help=False, allow_abbrev=False)
+    _add_shared(parser)
+    own = parser.parse_known_args(asked.rest, asked)[1]
+    if asked.action == "event":
+        Parser(
+            prog=parser.prog,
+            usage=f"{parser.prog} < FILE",
+            description=manual.EVENT,
+            formatter_class=Formatter,
+        ).parse_args(own)
+    return own
+
+
 def _reindex(parser: argparse.ArgumentParser) -> None:
     parser.usage = "indexctl reindex [options] [PATH]"
     parser.add_argument("path", nargs="?", metavar="PATH", help="a session or directory (all)")

@@ -115,6 +115,8 @@ def _server_name(event: Mapping[str, Any]) -> str:
         raise BadRequest(f"server {name!r} is not a name", "give the server's configured name")
     if len(name) > MAX_SERVER_NAME_CHARS:
         raise BadRequest(f"server {name[:40]!r}... is over {MAX_SERVER_NAME_CHARS} characters")
+    if "::" in f"{name}:":  # else a::b of c and b::c of a would have one id
+        raise BadRequest(f"server {name!r} holds '::' or ends in ':'", "ids are server::tool")
     return name.encode("utf-8", "replace").decode()
 
 

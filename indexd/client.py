@@ -201,7 +201,7 @@ def request_frame(request_id: int, method: str, params: dict[str, Any]) -> bytes
             f"a text holds {error.object[error.start]!a}, half of a surrogate pair",
             "send whole characters",
         ) from error
-    except (OverflowError, TypeError) as error:
+    except (OverflowError, TypeError, ValueError, RecursionError) as error:
         raise BadRequest(f"a parameter cannot travel: {error}", "send plain values") from error
 
 

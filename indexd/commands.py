@@ -228,18 +228,18 @@ def status(asked: argparse.Namespace) -> int:
 
 def mcp(asked: argparse.Namespace) -> int:
     """Feed events, or hand over to the program that speaks MCP."""
+    rest = arguments.of_action(asked)
     if asked.action == "event":
         from indexd.mcp_event import feed
 
-        asked.json = asked.json or "--json" in asked.rest
         return feed(asked, connected)
     if asked.socket:
         os.environ["INDEXD_SOCKET"] = os.path.abspath(asked.socket)
-    if not {"-h", "--help"}.intersection(asked.rest):
+    if not {"-h", "--help"}.intersection(rest):
         connected(asked).close()
     from indexd.mcp_cli import main
 
-    return int(main([asked.action, *(["--json"] if asked.json else []), *asked.rest]) or 0)
+    return int(main([asked.action, *(["--json"] if asked.json else []), *rest]) or 0)
 
 
 def reindex(asked: argparse.Namespace) -> int:

@@ -15,6 +15,8 @@ DESCRIPTION_BYTES = 1024
 SENTENCE_CHARS = 120
 MAX_SESSIONS = 1000
 
+Record = tuple[int, Sequence[str]]
+
 
 class DeferralSettings(NamedTuple):
     """When tool search is on: above `min_pct` percent of the window, or above `min_tokens`."""
@@ -77,11 +79,17 @@ def tool_list(
 
 
 class Activations:
-    """The tools each session has activated, in order; the sessions used last are kept."""
+    """The tools each session has activated, in order; the sessions used last are kept.
 
-    def __init__(self, record: Mapping[str, Iterable[str]] | None = None) -> None:
-        sessions = (record or {}).items()
-        self._sessions = {session: dict.fromkeys(ids) for session, ids in sessions}
+    A session's record is when it was used last, counted in uses, and its tools' ids.
+    """
+
+    def __init__(self, records: Mapping[str, Record] | None = None) -> None:
+        kept = sorted((records or {}).items(), key=lambda item: item[1][0])
+        self._sessions = {session: dict.fromkeys(ids) for session, (_, ids) in kept}
+        self._used = {session: used for session, (used, _) in kept}
+        self._uses = max(self._used.values(), default=0)
+        self._changed: set[str] = set()
 
     def of(self, session: str | None) -> list[str]:
         """Return the ids that `session` has activated, in the order it did."""
@@ -93,19 +101,35 @@ class Activations:
         new = [id for id in dict.fromkeys(ids) if id not in active]
         active.update(dict.fromkeys(new))
         self._sessions[session] = active
+        self._uses += 1
+        self._used[session] = self._uses
+        self._changed.add(session)
         while len(self._sessions) > MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            self._forget(next(iter(self._sessions)))
         return new
 
     def drop(self, ids: Iterable[str]) -> None:
         """Forget tools that are gone, in every session."""
-        for id in ids:
-            for active in self._sessions.values():
-                active.pop(id, None)
+        gone = set(ids)
+        for session, active in self._sessions.items():
+            for id in gone.intersection(active):
+                del active[id]
+                self._changed.add(session)
 
-    def as_record(self) -> dict[str, list[str]]:
-        """Return what the cache keeps; the constructor takes it back."""
-        return {session: list(ids) for session, ids in self._sessions.items() if ids}
+    def changes(self) -> dict[str, Record | None]:
+        """Return the records that are other than at the last call; None of a session without tools.
+
+        The constructor takes back the latest of each.
+        """
+        changed, self._changed = self._changed, set()
+        return {
+            session: (self._used[session], ids) if (ids := self.of(session)) else None
+            for session in changed
+        }
+
+    def _forget(self, session: str) -> None:
+        del self._sessions[session], self._used[session]
+        self._changed.add(session)
 
 
 def _definition(tool: Tool) -> dict[str, Any]:

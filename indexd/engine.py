@@ -76,7 +76,7 @@ class Engine:
         )
         self._tools = Tools(
             _tool_settings(settings),
-            os.path.join(settings.cache_dir, "tools-1"),
+            os.path.join(settings.cache_dir, "tools-2"),
             paths.events_dir(settings.state_dir),
             os.path.join(settings.cache_dir, "cookies-tools"),
         )

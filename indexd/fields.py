@@ -49,5 +49,5 @@ Event = Annotated[
     Literal["connected", "tools_changed", "disconnected"],
     Meta(description='"connected", "tools_changed" or "disconnected"'),
 ]
-Tools = Annotated[list[Any], Meta(description="a list of MCP tools")]
+OptionalTools = Annotated[list[Any] | None, Meta(description="a list of MCP tools")]
 Time = Annotated[str | int | float | None, Meta(description="a time")]

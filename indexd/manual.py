@@ -97,6 +97,14 @@ examples:
   indexctl mcp event < event.json
   indexctl mcp sync --help
 """
+EVENT = """\
+Read events from standard input, as JSON, one or several, and tell indexd.
+
+  {"event": "connected", "server": "git", "tools": [...]}
+  {"event": "tools_changed", "server": "git", "tools": [...]}
+  {"event": "disconnected", "server": "git"}
+
+"tools" is what the server answers to tools/list, whole."""
 REINDEX = """\
 Forget what is known of a session, of all below a directory, or of everything,
 and read it again. Only the index is touched, never a session.

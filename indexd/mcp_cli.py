@@ -19,7 +19,7 @@ from indexd.client import Client
 from indexd.errors import BadRequest, IndexdError, Unavailable
 from indexd.mcp_config import ServerSpec, find_files, named_file, once, read
 from indexd.mcp_entry import Context
-from indexd.terminal import visible
+from indexd.terminal import visible, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,12 +54,15 @@ def servers(as_json: bool) -> int:
     if as_json:
         output.write_json({"servers": known})
     else:
-        width = max(map(len, known), default=0)
+        widest = max((width(visible(name)) for name in known), default=0)
         for name, server in sorted(known.items()):
             state = "online" if server.get("online") else "offline"
-            output.write(f"{visible(name):{width}}  {server['tools']:5} tools  {state}\n")
+            shown = visible(name)
+            output.write(
+                f"{shown}{'':{widest - width(shown)}}  {server['tools']:5} tools  {state}\n"
+            )
             for problem in server.get("problems") or ():
-                output.write(f"{'':{width}}  dropped: {visible(problem)}\n")
+                output.write(f"{'':{widest}}  dropped: {visible(problem)}\n")
     if not known:
         output.say("no server's tools are indexed; run: indexctl mcp sync")
     return FOUND if known else NOTHING

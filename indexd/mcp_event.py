@@ -7,6 +7,7 @@ import sys
 
 from indexd import output
 from indexd.errors import BadRequest
+from indexd.tool import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def feed(asked: argparse.Namespace, connected: Callable[[argparse.Namespace], Cl
 def events(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in `text`, whether one, several, or a list of them.
 
+    What no frame can carry is repaired: halves of characters, integers of more than 64 bits.
     Raises BadRequest for what is not an object, saying where it stands.
     """
-    decoder, position = json.JSONDecoder(), 0
+    decoder, position = json.JSONDecoder(parse_int=integer), 0
     while True:
         while position < len(text) and text[position] in " \t\r\n\ufeff":
             position += 1
@@ -47,6 +49,7 @@ def events(text: str) -> Iterator[dict[str, Any]]:
             return
         try:
             value, position = decoder.raw_decode(text, position)
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
             raise BadRequest(f"standard input is not JSON: {error}", "send JSON objects") from error
         for event in value if isinstance(value, list) else [value]:

@@ -41,7 +41,7 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
     if len(body) > limit:
         raise BadRequest(
             f"a frame of {len(body)} bytes is over the limit of {limit}",
-            "ask for fewer results, or send a smaller request",
+            "ask for fewer results or within a budget, or send a smaller request",
         )
     return HEADER.pack(len(body)) + body
 

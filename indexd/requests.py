@@ -33,6 +33,7 @@ from indexd.fields import (
     OptionalResults,
     OptionalText,
     OptionalTokens,
+    OptionalTools,
     OptionalWhole,
     Order,
     Place,
@@ -43,7 +44,6 @@ from indexd.fields import (
     Text,
     Time,
     Tokens,
-    Tools,
     Versions,
     Whole,
 )
@@ -249,7 +249,7 @@ class McpEvent(Request):
 
     event: Event
     server: Text
-    tools: Tools = msgspec.field(default_factory=list)
+    tools: OptionalTools = None
     instructions: OptionalText = None
     time: Time = None
 

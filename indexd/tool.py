@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 from indexd.errors import BadRequest
 
 MAX_NAME_CHARS = 256
+MAX_TOOL_BYTES = 1 << 20  # a dozen still fit an answer
+MAX_SCHEMA_DEPTH = 128
 TOKEN_BYTES = 4  # Kiro's estimate: a token is four bytes of name, description and schema
 MAX_OPTIONAL_SHOWN = 12
 MAX_ENUM_CHARS = 60
 MAX_TYPE_DEPTH = 4
+MAX_TYPE_CHARS = 200
 
 # A full stop before a lower-case word ("e.g. this") ends nothing.
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z\s])|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")
@@ -30,7 +33,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class Parameter(NamedTuple):
     """One top-level parameter of a tool; `choices` are the values its schema allows, if listed.
 
-    `part` is its own schema and `root` the tool's.
+    `part` is its own schema, and `types` names it.
     """
 
     name: str
@@ -38,12 +41,12 @@ class Parameter(NamedTuple):
     description: str
     choices: tuple[str, ...]
     part: Mapping[str, Any]
-    root: Mapping[str, Any]
+    types: TypeNames
 
     @property
     def type(self) -> str:
-        """The type in a word, see `type_name`."""
-        return type_name(self.part, self.root)
+        """The type in a word, see `TypeNames`."""
+        return self.types.of(self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def parse_tool(server: str, raw: object, known: Tool | None = None) -> Tool:
     if not isinstance(raw, Mapping):
         raise BadRequest(f"a tool is a {type(raw).__name__}, not a map")
     name = _text(raw, "name")
-    if not name or len(name) > MAX_NAME_CHARS or _CONTROL.search(name):
+    if not name.strip() or len(name) > MAX_NAME_CHARS or _CONTROL.search(name):
         raise BadRequest(f"name {name[:40]!r} is empty, too long or has control characters")
     hints = raw.get("annotations")
     hints = hints if isinstance(hints, Mapping) else {}
@@ -124,7 +127,12 @@ def parse_tool(server: str, raw: object, known: Tool | None = None) -> Tool:
         "schema": _schema(raw.get("inputSchema", {"type": "object"})),
         "read_only": hints.get("readOnlyHint") is True,
     }
-    return known if known and known.as_record() == record else from_record(server, record)
+    if known and known.as_record() == record:
+        return known
+    tool = from_record(server, record)
+    if len(tool.title.encode()) + tool.tokens * TOKEN_BYTES > MAX_TOOL_BYTES:
+        raise BadRequest(f"it takes more than {MAX_TOOL_BYTES:,} bytes")
+    return tool
 
 
 def parse_tools(
@@ -139,7 +147,7 @@ def parse_tools(
     problems: list[str] = []
     for position, raw in enumerate(raw_tools):
         label = raw.get("name") if isinstance(raw, Mapping) else None
-        label = label if isinstance(label, str) and label else f"tool {position}"
+        label = _writable(label) if isinstance(label, str) and label else f"tool {position}"
         try:
             tool = parse_tool(server, raw, known.get(label))
         except BadRequest as error:
@@ -152,9 +160,15 @@ def parse_tools(
     return list(tools.values()), problems
 
 
+def integer(digits: str) -> int:
+    """Return an integer of JSON, the nearest of 64 bits if it is beyond: no other travels."""
+    return min(max(int(digits[:24]), -(1 << 63)), (1 << 64) - 1)
+
+
 def first_sentence(text: str, limit: int = 160) -> str:
     """Return the first sentence of `text` on one line, at most `limit` characters of it."""
-    sentence = " ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split())
+    beginning = text.strip()[: 16 * limit]  # blanks count, and a description may be a book
+    sentence = " ".join(_SENTENCE_END.split(beginning, maxsplit=1)[0].split())
     return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
 
 
@@ -180,10 +194,21 @@ def _schema(schema: object) -> bytes:
     if not isinstance(schema, Mapping):
         raise BadRequest(f"inputSchema is a {type(schema).__name__}, not a map")
     try:
-        encoded = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequest(f"inputSchema is not JSON ({type(error).__name__})") from error
-    return encoded.encode("utf-8", "replace")
+    # Counting brackets is quick, and few schemas have so many.
+    if text.count("{") + text.count("[") > MAX_SCHEMA_DEPTH and _deeper(schema, MAX_SCHEMA_DEPTH):
+        raise BadRequest(f"inputSchema is nested deeper than {MAX_SCHEMA_DEPTH}")
+    return text.encode("utf-8", "replace")
+
+
+def _deeper(value: object, levels: int) -> bool:
+    """Say whether maps and lists lie in `value` more than so many levels deep."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    if not isinstance(inner, Iterable) or isinstance(inner, str):
+        return False
+    return levels == 0 or any(_deeper(each, levels - 1) for each in inner)
 
 
 def _text(raw: Mapping[str, Any], key: str) -> str:
@@ -192,14 +217,19 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
         return ""
     if not isinstance(value, str):
         raise BadRequest(f"{key} is a {type(value).__name__}, not a string")
-    # A lone surrogate is legal in JSON and in no encoding that we write.
-    return value.encode("utf-8", "replace").decode()
+    return _writable(value)
+
+
+def _writable(text: str) -> str:
+    """Return `text` without lone surrogates, legal in JSON and in no encoding that we write."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:
     properties = schema.get("properties")
     required = schema.get("required")
     names = set(filter(_is_text, required)) if isinstance(required, list) else set()
+    types = TypeNames(schema)
     for name, value in properties.items() if isinstance(properties, dict) else ():
         part = value if isinstance(value, dict) else {}
         description = part.get("description")
@@ -209,7 +239,7 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[Parameter]:
             description if isinstance(description, str) else "",
             tuple(_choices(part)),
             part,
-            schema,
+            types,
         )
 
 
@@ -222,27 +252,45 @@ def _choices(part: Mapping[str, Any]) -> list[str]:
     return [v for v in values if isinstance(v, str)] if isinstance(values, list) else []
 
 
-def type_name(part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> str:
-    """Return the type of one JSON Schema `part` in a word: `string`, `a|b`, `integer[]`, `any`."""
-    if depth > MAX_TYPE_DEPTH:
-        return "any"
-    listed = _enumeration(part)
-    if listed:
-        return listed
-    if isinstance(part.get("$ref"), str):
-        return type_name(_referenced(part["$ref"], root), root, depth + 1)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(part.get(key), list):
-            branches = [v for v in part[key] if isinstance(v, Mapping)]
-            return _union(type_name(branch, root, depth + 1) for branch in branches)
-    named = part.get("type")
-    if isinstance(named, list):
-        return _union(str(name) for name in named)
-    if named == "array":
-        items = part.get("items")
-        inner = type_name(items, root, depth + 1) if isinstance(items, Mapping) else "any"
-        return f"({inner})[]" if "|" in inner else f"{inner}[]"
-    return named if isinstance(named, str) else "any"
+class TypeNames:
+    """Names the types of the parts of one JSON Schema, `root`.
+
+    What a reference means is worked out once: each may lead to as many more.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._referenced: dict[tuple[str, int], str] = {}
+
+    def of(self, part: Mapping[str, Any], depth: int = 0) -> str:
+        """Return the type of `part` in a word: `string`, `a|b`, `integer[]`, `any`."""
+        if depth > MAX_TYPE_DEPTH:
+            return "any"
+        name = _enumeration(part) or self._structure(part, depth)
+        return name if len(name) <= MAX_TYPE_CHARS else "any"
+
+    def _structure(self, part: Mapping[str, Any], depth: int) -> str:
+        if isinstance(part.get("$ref"), str):
+            return self._meant(part["$ref"], depth + 1)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(part.get(key), list):
+                branches = [v for v in part[key] if isinstance(v, Mapping)]
+                return _union(self.of(branch, depth + 1) for branch in branches)
+        named = part.get("type")
+        if isinstance(named, list):
+            return _union(str(name) for name in named)
+        if named == "array":
+            items = part.get("items")
+            inner = self.of(items, depth + 1) if isinstance(items, Mapping) else "any"
+            return f"({inner})[]" if "|" in inner else f"{inner}[]"
+        return named if isinstance(named, str) else "any"
+
+    def _meant(self, reference: str, depth: int) -> str:
+        known = self._referenced.get((reference, depth))
+        if known is None:
+            known = self.of(_referenced(reference, self._root), depth)
+            self._referenced[reference, depth] = known
+        return known
 
 
 def _enumeration(part: Mapping[str, Any]) -> str:

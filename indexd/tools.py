@@ -25,6 +25,7 @@ from indexd.errors import BadRequest, IndexdError
 from indexd.requests import McpEvent, ToolList, ToolSearch
 from indexd.store import Store
 from indexd.tail import Checkpoint, examine
+from indexd.tool import integer
 from indexd.tool_library import Update
 from indexd.tool_rows import SERVERS, Rows, ServerRows, packed, unpacked
 from indexd.tool_search import SearchSettings
@@ -137,6 +138,8 @@ class Tools:
         async with self._turn:
             update, rows = await to_thread.run_sync(self._prepared, event)
             self._store.put(rows | self._commit(update))
+        # Nobody has it in a file to read it again from: what is answered outlives a crash.
+        await to_thread.run_sync(self._store.flush)
         change, server = update.change, update.server
         return {
             "server": change.server,
@@ -158,7 +161,10 @@ class Tools:
         return self._activations() if update.change.removed else {}
 
     def _activations(self) -> Rows:
-        return {_ACTIVATIONS: packed(self._search.activations.as_record())}
+        return {
+            _ACTIVATIONS + session.encode("utf-8", "surrogatepass"): record and packed(record)
+            for session, record in self._search.activations.changes().items()
+        }
 
     async def _catch_up(self) -> None:
         """Read what journals hold that was written before this call."""
@@ -222,7 +228,7 @@ class Tools:
         if not line.strip():
             return None
         try:
-            event = json.loads(line)
+            event = json.loads(line, parse_int=integer)
             if not isinstance(event, dict):
                 raise BadRequest("an event is a JSON object")
             return self._prepared(event)
@@ -238,8 +244,11 @@ class Tools:
     def _restore(self) -> None:
         self._store.start()
         servers, problems = self._server_rows.restored(self._store.scan(SERVERS))
-        known = self._store.get(_ACTIVATIONS)
-        self._search = Search(self._settings, Activations(unpacked(known)) if known else None)
+        sessions = {
+            key[1:].decode("utf-8", "surrogatepass"): unpacked(value)
+            for key, value in self._store.scan(_ACTIVATIONS).items()
+        }
+        self._search = Search(self._settings, Activations(sessions))
         for update in self._search.restore(servers):
             self._store.put(self._server_rows.changed(update))
         for problem in problems:

@@ -15,7 +15,7 @@ from indexd.deferral import Activations, DeferralSettings, deferred_lines, is_ac
 from indexd.encoding import decode
 from indexd.errors import BadRequest
 from indexd.records import segment_key
-from indexd.tool import Tool, first_sentence, parse_tool, parse_tools, signature
+from indexd.tool import MAX_TOOL_BYTES, Tool, first_sentence, parse_tool, parse_tools, signature
 from indexd.tool_ids import ToolNames
 from indexd.tool_library import Update
 from indexd.tool_rows import MAX_RUNS, SERVERS, ServerRows, packed, unpacked
@@ -35,6 +35,13 @@ def tools_of(catalog: Catalog) -> list[str]:
     return [tool.id for tool in catalog.tools()]
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
 # --- one tool ------------------------------------------------------------------------------
 
 
@@ -47,6 +54,11 @@ def tools_of(catalog: Catalog) -> list[str]:
         ({"name": ""}, "empty"),
         ({"name": "a\nb"}, "control"),
         ({"name": "x" * 300}, "too long"),
+        ({"name": " "}, "empty"),
+        ({"name": "x", "description": "w" * MAX_TOOL_BYTES}, "more than 1,048,576 bytes"),
+        ({"name": "x", "inputSchema": {"default": float("nan")}}, "not JSON"),
+        ({"name": "x", "inputSchema": nested(200)}, "nested deeper than 128"),
+        ({"name": "x", "inputSchema": nested(5000)}, "not JSON"),
         ({"name": "x", "description": ["list"]}, "description is a list"),
         ({"name": "x", "inputSchema": "nope"}, "inputSchema is a str"),
     ],
@@ -76,6 +88,13 @@ def test_lone_surrogates_become_text_that_can_be_written() -> None:
     msgpack.packb(tool.as_record())
 
 
+def test_a_reason_for_dropping_a_tool_can_be_written_whatever_its_name() -> None:
+    halves = json.loads('[{"name": "\\ud800"}, {"name": "\\ud800"}, {"name": "\\ud800\\n"}]')
+    tools, problems = parse_tools("s", halves)
+    assert [tool.name for tool in tools] == ["?"]
+    assert len([problem.encode() for problem in problems]) == 2
+
+
 def test_tokens_are_the_bytes_of_name_description_and_schema_over_four() -> None:
     raw = raw_tool("名", "描述", path={"type": "string"})
     schema = json.dumps(raw["inputSchema"], ensure_ascii=False, separators=(",", ":"))
@@ -101,6 +120,19 @@ def test_a_parameter_type_is_told_in_a_word(schema: Any, name: str) -> None:
     definitions = {"Level": {"enum": ["low", "high"]}, "Loop": {"$ref": "#/$defs/Loop"}}
     raw = {"name": "t", "inputSchema": {"properties": {"p": schema}, "$defs": definitions}}
     assert parse_tool("s", raw).parameters[0].type == name
+
+
+def test_references_that_multiply_are_named_at_once() -> None:
+    many = {"anyOf": [{"$ref": "#/$defs/many"}, {"type": "string"}] * 2000}
+    schema = {"properties": {"p": many, "q": {"anyOf": [many]}}, "$defs": {"many": many}}
+    tool = parse_tool("s", {"name": "t", "inputSchema": schema})
+    assert signature(tool) == "t(p?: any, q?: any)"
+
+
+def test_a_type_that_is_no_word_is_any() -> None:
+    parts = {"a": {"type": "x" * 5000}, "b": {"anyOf": [{"type": f"t{i}"} for i in range(500)]}}
+    tool = parse_tool("s", {"name": "t", "inputSchema": {"properties": parts}})
+    assert signature(tool) == "t(a?: any, b?: any)"
 
 
 def test_a_signature_has_every_required_parameter_and_counts_hidden_optional_ones() -> None:
@@ -139,6 +171,15 @@ def test_a_connected_event_replaces_the_servers_list_whole() -> None:
     assert change.removed == ("git::log",)
 
 
+def test_no_two_tools_have_one_id() -> None:
+    catalog = Catalog()
+    catalog.apply(connected("git", raw_tool(":log"), raw_tool("hub::log")))
+    for taken in ("git:", "git::hub"):
+        with pytest.raises(BadRequest, match="::"):
+            catalog.apply(connected(taken, raw_tool("log")))
+    assert tools_of(catalog) == ["git:::log", "git::hub::log"]
+
+
 def test_a_tool_that_says_the_same_is_the_same_record() -> None:
     catalog = Catalog()
     catalog.apply(connected("git", raw_tool("log"), raw_tool("diff")))
@@ -166,6 +207,8 @@ def test_a_disconnected_server_keeps_its_tools_offline() -> None:
         {"event": "connected"},
         {"event": "connected", "server": ""},
         {"event": "connected", "server": 3, "tools": []},
+        {"event": "connected", "server": "git::hub", "tools": []},
+        {"event": "connected", "server": "git:", "tools": []},
         {"event": "connected", "server": "git"},
         {"event": "connected", "server": "git", "tools": {"a": 1}},
         {"event": "tools_changed", "server": "git", "tools": [], "instructions": 5},
@@ -427,22 +470,45 @@ def test_the_tool_list_counts_what_the_model_is_shown() -> None:
     assert off["tokens_now"] == off["tokens_all"]
 
 
+def restored(rows: dict[str, Any]) -> Activations:
+    """Return what the latest record of each session, as the cache keeps them, is again."""
+    records = msgpack.unpackb(msgpack.packb(rows))
+    return Activations({session: record for session, record in records.items() if record})
+
+
 def test_activating_twice_changes_nothing_and_records_survive() -> None:
     activations = Activations()
     assert activations.activate("s", ["a::x", "a::y"]) == ["a::x", "a::y"]
     assert activations.activate("s", ["a::x"]) == []
-    again = Activations(msgpack.unpackb(msgpack.packb(activations.as_record())))
+    again = restored(activations.changes())
     assert again.of("s") == ["a::x", "a::y"]
     again.drop(["a::x"])
     assert again.of("s") == ["a::y"]
+    assert restored(again.changes()).of("s") == ["a::y"]
     assert again.of("another") == []
+
+
+def test_only_sessions_that_changed_are_written() -> None:
+    activations = Activations()
+    for session in ("s", "t", "u"):
+        activations.activate(session, ["a::x", f"a::{session}"])
+    assert set(activations.changes()) == {"s", "t", "u"}
+    assert activations.changes() == {}
+    activations.activate("t", ["a::z"])
+    assert set(activations.changes()) == {"t"}
+    activations.drop(["a::u", "a::unknown"])
+    assert set(activations.changes()) == {"u"}
 
 
 def test_the_sessions_used_last_are_kept() -> None:
     activations = Activations()
+    rows: dict[str, Any] = {}
     for number in range(1001):
         activations.activate(f"s{number}", ["a::x"])
         activations.activate("s0", ["a::x"])
+        rows |= activations.changes()
+        if number == 500:
+            activations = restored(rows)
     assert activations.of("s0") == ["a::x"]
     assert activations.of("s1") == []
-    assert len(activations.as_record()) == 1000
+    assert sum(record is not None for record in rows.values()) == 1000

@@ -712,6 +712,16 @@ def test_mcp_events_are_read_from_standard_input(serve):
     assert b"indexctl: tool x: no name\nindexctl: git: connected\n" in ran.stderr
 
 
+def test_an_event_of_json_that_no_frame_carries_is_repaired(serve):
+    peer = serve(mcp_event=lambda event: {"server": event["server"], "warnings": []})
+    tool = b'{"name": "half \\ud83d", "inputSchema": {"maximum": 18446744073709551616}}'
+    event = b'{"event": "connected", "server": "git", "tools": [' + tool + b"]}"
+
+    assert process("mcp", "event", input=event).returncode == 0
+    (sent,) = [params for method, params in peer.requests if method == "mcp_event"]
+    assert sent["tools"] == [{"name": "half ?", "inputSchema": {"maximum": 2**64 - 1}}]
+
+
 @pytest.mark.parametrize(
     ("text", "status", "part"),
     [
@@ -726,6 +736,26 @@ def test_standard_input_without_events_is_told(serve, text, status, part):
 
     assert ran.returncode == status
     assert part in ran.stderr
+
+
+def test_servers_stand_in_columns_whatever_their_names(serve, run):
+    known = {"git": {"tools": 1, "online": True}, "\u5e93": {"tools": 2, "online": True}}
+    serve(status={"servers": known | {"a\u202eb": {"tools": 3, "online": False}}})
+    assert run("mcp", "servers").out.splitlines() == [
+        "a\\u202eb      3 tools  offline",
+        "git           1 tools  online",
+        "\u5e93            2 tools  online",
+    ]
+
+
+def test_options_that_may_stand_anywhere_may_follow_an_action(serve, run):
+    serve(status={"servers": {"git": {"tools": 1, "online": True}}})
+    assert run("mcp", "servers", "--no-start").status == 0
+    asked = process("mcp", "event", "--no-start", "--help", stdin=subprocess.DEVNULL)
+    assert asked.stdout.startswith(b"usage: indexctl mcp event <")
+    wrong = run("mcp", "event", "events.json")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "unrecognized arguments: events.json" in wrong.err
 
 
 def test_reindexing_names_an_absolute_path_or_everything(serve, run, place):

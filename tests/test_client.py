@@ -441,3 +441,13 @@ def test_a_daemon_with_a_full_queue_is_not_taken_for_none(path, ask):
 def test_a_parameter_that_cannot_travel_is_a_bad_request(path, ask, value):
     with Peer(path, {}), pytest.raises(BadRequest, match="cannot travel"):
         ask(path, "around", "/a.jsonl", value)
+
+
+@both
+def test_tools_nested_without_end_cannot_travel(path, ask):
+    schema: dict[str, object] = {}
+    for _ in range(5000):
+        schema = {"items": schema}
+    tools = [{"name": "deep", "inputSchema": schema}]
+    with Peer(path, {}), pytest.raises(BadRequest, match="cannot travel"):
+        ask(path, "mcp_event", event="connected", server="s", tools=tools)

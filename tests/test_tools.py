@@ -18,6 +18,7 @@ import pytest
 
 from indexd.client import Client
 from indexd.errors import BadRequest, IndexdError, NotFound
+from indexd.protocol import MAX_ANSWER_BYTES, encode
 from tests.living import Living, living, settings
 
 
@@ -126,6 +127,19 @@ def test_lines_of_a_journal_are_events_and_bad_ones_cost_no_neighbour(
     assert sum("client.jsonl" in text for text in engine.call("status")["problems"]) == 2
 
 
+def test_what_a_journal_says_can_be_answered(engine: Living, home: Path) -> None:
+    journal(home).write_text(
+        '{"event": "connected", "server": "odd", "tools": [{"name": "\\ud83d"},'
+        ' {"name": "\\ud83d"}, {"name": "count", "inputSchema": {"minimum": -1' + "0" * 5000 + ","
+        ' "maximum": 18446744073709551616}}]}\n'
+    )
+
+    answer = engine.call("tool_search", tool_id="odd::count", detail="full", session="s")
+    assert answer["tools"][0]["input_schema"] == {"minimum": -(2**63), "maximum": 2**64 - 1}
+    for said in (answer, engine.call("tool_list", session="s"), engine.call("status")):
+        encode(said, MAX_ANSWER_BYTES)
+
+
 def test_a_journal_that_grew_while_the_daemon_was_away_is_read_on(home: Path) -> None:
     path = journal(home)
     path.write_text(json.dumps(connected("kettle", KETTLE)) + "\n")
@@ -143,6 +157,16 @@ def test_a_malformed_event_changes_nothing(engine: Living) -> None:
 
     with pytest.raises(BadRequest):
         engine.call("mcp_event", event="connected", server="kettle", tools="all of them")
+
+    assert names(engine, "limescale") == ["kettle::descale"]
+
+
+@pytest.mark.parametrize("event", ["connected", "tools_changed"])
+def test_an_event_that_forgot_its_tools_does_not_empty_the_list(engine: Living, event: str) -> None:
+    engine.call("mcp_event", **connected("kettle", KETTLE))
+
+    with pytest.raises(BadRequest, match="tools of 'kettle'"):
+        engine.call("mcp_event", event=event, server="kettle")
 
     assert names(engine, "limescale") == ["kettle::descale"]
 
@@ -233,9 +257,11 @@ def a_daemon(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], Client]]:
         os.close(theirs)
         with open(ready, "rb") as file:
             assert file.read(1), (home / "log").read_text()
-        with Client(str(home / "s")) as client:
-            yield process, client
-        process.kill()
+        try:
+            with Client(str(home / "s")) as client:
+                yield process, client
+        finally:
+            process.kill()
 
 
 def test_a_daemon_killed_among_events_leaves_no_half_catalog(home: Path) -> None:
@@ -248,11 +274,23 @@ def test_a_daemon_killed_among_events_leaves_no_half_catalog(home: Path) -> None
                     if step == 20:
                         killing.start()
                     tools = [tool(f"press_{n}", f"Press {version}.") for n in range(20)]
+                    sent = version
                     client.mcp_event("tools_changed", "panel", tools)
+                    answered = version
 
         with a_daemon(home) as (_, client):
             found = client.tool_list(context_window=10)["deferred"]
             (said,) = {line.partition("Press ")[2].rstrip(".") for line in found}
             assert len(found) == 20
-            assert said.startswith(f"v{attempt}x")
+            assert said in (sent, answered)
             assert len(client.tool_search(said, max_results=50)["tools"]) == 20
+
+
+def test_an_event_that_was_answered_outlives_a_crash(home: Path) -> None:
+    with a_daemon(home) as (process, client):
+        many = [tool(f"press_{n}", f"Presses button {n}.") for n in range(1000)]
+        client.mcp_event("tools_changed", "panel", many)
+        process.kill()
+
+    with a_daemon(home) as (_, client):
+        assert client.tool_search(tool_id="press_999")["tools"]
