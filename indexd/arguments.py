@@ -178,9 +178,10 @@ def _around(parser: argparse.ArgumentParser) -> None:
         metavar="N | SESSION INDEX",
         help="a hit's number in the last query, or a session's path or id and a message index",
     )
-    add("--start", action="store_true", help="where the session starts")
-    add("--end", action="store_true", help="where it ends")
-    add("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
+    place = parser.add_mutually_exclusive_group().add_argument
+    place("--start", action="store_true", help="where the session starts")
+    place("--end", action="store_true", help="where it ends")
+    place("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
     add("-B", "--before", type=_whole, metavar="N", help="messages before it, 0 to 50 (3)")
     add("-A", "--after", type=_whole, metavar="N", help="messages after it, 0 to 50 (3)")
     add("-C", "--context", type=_whole, metavar="N", help="messages on both sides")

@@ -92,7 +92,6 @@ def query(asked: argparse.Namespace) -> int:
 def around(asked: argparse.Namespace) -> int:
     """Show the messages around one, named by path and index or by a hit's number."""
     from indexd import render
-    from indexd.resume import resume_command
 
     hit = _place(asked)
     with connected(asked) as client:
@@ -110,8 +109,7 @@ def around(asked: argparse.Namespace) -> int:
         output.write_json(answer)
     else:
         output.warn(answer)
-        resume = resume_command(hit)
-        output.write(render.around(answer, output.terminal(), paths.home(os.environ), resume))
+        output.write(render.around(answer, output.terminal(), paths.home(os.environ)))
     return FOUND
 
 

@@ -40,7 +40,7 @@ def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
     return "\n".join([*parts, "", *_next_steps(answer, more, term)]) + "\n"
 
 
-def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
+def around(answer: Answer, term: Terminal, home: str) -> str:
     """Return the messages of one session near the target, which is marked with `>`."""
     path = shortened(answer["session_path"], home)
     title = f"{path}  message {answer['message_index']} of {answer['length']}"
@@ -49,6 +49,7 @@ def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
         parts += ["", *message_lines(message, answer["message_index"], term)]
     if any(message.get("truncated") for message in answer["messages"]):
         parts += ["", "Some texts are cut; --full shows them whole."]
+    resume = resume_command(answer)
     if resume:
         parts += ["", f"Continue this session: {resume}"]
     return "\n".join(parts) + "\n"

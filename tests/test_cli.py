@@ -57,6 +57,8 @@ AROUND = {
     "session_path": "/s/1.jsonl",
     "message_index": 10,
     "length": 20,
+    "project": "/p",
+    "resume": ["claude", "--resume", "id1"],
     "messages": [{"index": 10, "role": "user", "text": "the cache", "tool_calls": []}],
 }
 STATUS = INDEX | {
@@ -369,12 +371,13 @@ def test_a_hit_of_the_last_query_is_read_by_its_number(serve, run):
     assert peer.requests[-1] == ("around", {"session_path": "/s/2.jsonl", "message_index": 20})
     assert ran.status == 0
     assert "> 10 user\n   the cache\n" in ran.out
-    assert "cd /p && claude --resume id2" in ran.out
+    assert "cd /p && claude --resume id1" in ran.out
 
 
 def test_a_message_is_read_by_path_and_index(serve, run, place):
     peer = serve(around=AROUND)
-    run("around", "a.jsonl", "7", "-B", "0", "-A", "2", "--full", "--reasoning", "--reveal")
+    words = ("around", "a.jsonl", "7", "-B", "0", "-A", "2", "--full", "--reasoning", "--reveal")
+    assert "cd /p && claude --resume id1" in run(*words).out
 
     assert peer.requests[-1][1] == {
         "session_path": str(place / "work" / "a.jsonl"),
@@ -424,6 +427,8 @@ def test_a_place_in_a_session_is_an_index_an_end_or_a_time(serve, run, words, pa
         (["x"], "neither a hit's number nor"),
         (["/a", "b"], "neither a hit's number nor"),
         (["/a", "1", "2"], "neither a hit's number nor"),
+        (["/a", "--start", "--end"], "not allowed with"),
+        (["1", "--end", "--at", "3d"], "not allowed with"),
     ],
 )
 def test_what_is_no_place_is_refused_without_asking(run, words, part):

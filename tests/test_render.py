@@ -200,7 +200,8 @@ def test_the_target_among_its_neighbours_is_marked():
         message(6, role="tool", tool_name="Bash", text="a\n\n\tb\r\n", truncated=True),
     ]
 
-    assert render.around(window(messages), Terminal(), "/home/ana", "codex resume x") == (
+    answer = window(messages) | {"project": "", "resume": ["codex", "resume", "x"]}
+    assert render.around(answer, Terminal(), "/home/ana") == (
         "~/s/a.jsonl  message 5 of 9\n"
         "\n  4 user\n   why?\n"
         '\n> 5 assistant\n   -> Bash {"command":"ls -l"}\n'

@@ -196,6 +196,7 @@ def test_what_is_no_indexed_session_is_not_shown(engine: Living, method: str, pa
 def test_a_place_is_an_end_or_a_time(engine: Living, at: Any, target: int) -> None:
     answer = engine.call("around", session_path=ID, at=at, before=0, after=0)
 
+    assert (answer["project"], answer["resume"]) == ("/src/app", ["claude", "--resume", ID])
     assert answer["message_index"] == target
     assert [(m["index"], m["target"]) for m in answer["messages"]] == [(target, True)]
 
