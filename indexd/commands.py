@@ -85,7 +85,8 @@ def query(asked: argparse.Namespace) -> int:
         return NOTHING
     is_full = len(hits) >= (asked.limit or DEFAULT_LIMIT)
     more = suggest.next_page(sys.argv[1:], hits) if is_full else ""
-    output.write(render.hits(answer, output.terminal(), time.time(), more))
+    page = render.hits(answer, output.terminal(), time.time(), more, is_last=not is_full)
+    output.write(page)
     return FOUND
 
 

@@ -23,10 +23,13 @@ INDENT = "   "
 LONGEST_TAIL = 16
 
 
-def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
+def hits(
+    answer: Answer, term: Terminal, now: float, more: str = "", *, is_last: bool = False
+) -> str:
     """Return a page of hits, and what to do next; `now` is in unix seconds.
 
-    `more` is the command that shows the next page, where there may be one.
+    `more` is the command that shows the next page, where there may be one; `is_last` tells that
+    there is none.
     """
     found = answer["hits"]
     columns = min(term.columns, MAX_TEXT_COLUMNS)
@@ -37,7 +40,7 @@ def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
         parts.append(f"{term.paint(rank, 'bold')} {line}  {term.paint(reference, 'dim')}")
         parts.extend(INDENT + painted(row, term) for row in _snippet(hit, columns - len(INDENT)))
         parts.extend(term.paint(INDENT + line, "dim") for line in _behind(hit))
-    return "\n".join([*parts, "", *_next_steps(answer, more, term)]) + "\n"
+    return "\n".join([*parts, "", *_next_steps(answer, more, is_last, term)]) + "\n"
 
 
 def around(answer: Answer, term: Terminal, home: str) -> str:
@@ -179,14 +182,18 @@ def _behind(hit: Answer) -> list[str]:
     return lines
 
 
-def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:
+def _next_steps(answer: Answer, more: str, is_last: bool, term: Terminal) -> list[str]:
     """Return how much there is, and commands that lead on."""
     found, total = answer["hits"], answer.get("total", len(answer["hits"]))
     documents = (answer.get("index") or {}).get("documents")
     inside = "" if documents is None else f" in {documents:,} documents"
     first, last = found[0]["rank"], found[-1]["rank"]
     spent = f", {answer['took_ms']:.0f} ms" if answer.get("took_ms") else ""
-    steps = [f"Hits {first} to {last}, {total:,} matched{inside}{spent}."]
+    shown = f"Hit {first}" if first == last else f"Hits {first} to {last}"
+    # Of a group the rest is told with its hit.
+    rest = total - last if is_last and "others" not in found[0] else 0
+    weaker = f"; the other {rest:,} far weaker" if rest > 0 else ""
+    steps = [f"{shown}, {total:,} matched{inside}{spent}{weaker}."]
     for command in (f"indexctl around {first}", more, resume_command(found[0])):
         if command:
             steps.append("  " + term.paint(command, "name"))

@@ -307,10 +307,12 @@ def test_warnings_beside_hits_are_talk(serve, run):
 
 def test_the_next_page_is_offered_only_after_a_full_one(serve, run, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["indexctl", "query", "it's", "-n", "2", "--offset", "2"])
-    serve(search=found(hit(3), hit(4)))
+    serve(search=found(hit(3), hit(4)) | {"total": 9})
 
     assert "indexctl query 'it'\"'\"'s' -n 2 --offset 4\n" in run(*sys.argv[1:]).out
-    assert "--offset" not in run("query", "it's").out
+    last = run("query", "it's").out
+    assert "--offset" not in last
+    assert "weaker" in last
 
 
 def test_the_next_page_of_a_query_for_an_option_looks_for_it_still(serve, run, monkeypatch):
