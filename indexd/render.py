@@ -39,7 +39,8 @@ def hits(
         line = fitted(meta, columns - len(rank) - len(reference) - 3)
         parts.append(f"{term.paint(rank, 'bold')} {line}  {term.paint(reference, 'dim')}")
         parts.extend(INDENT + painted(row, term) for row in _snippet(hit, columns - len(INDENT)))
-        parts.extend(term.paint(INDENT + line, "dim") for line in _behind(hit))
+        behind = (fitted(line, columns - len(INDENT)) for line in _behind(hit))
+        parts.extend(term.paint(INDENT + line, "dim") for line in behind)
     return "\n".join([*parts, "", *_next_steps(answer, more, is_last, term)]) + "\n"
 
 
@@ -170,7 +171,8 @@ def _dots() -> list[Cell]:
 def _behind(hit: Answer) -> list[str]:
     """Return what stands behind a hit without being shown."""
     others = hit.get("others") or 0
-    lines = [f"and {_count(others, 'more hit')} in this session"] if others else []
+    lines = [] if hit.get("snippet") else ["its session was rewritten or removed just now"]
+    lines += [f"and {_count(others, 'more hit')} in this session"] if others else []
     copies = hit.get("duplicates")
     if copies:
         where = copies["where"][0]

@@ -837,6 +837,9 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     )
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
+    for option in ("--agent", "--project", "--session", "--session-dir", "--tool-name", "--kind"):
+        assert f"{option}: its value is empty" in run("query", "x", option, "").err
+    assert "--agent: its value is empty" in run("sessions", "--agent", " ").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
     assert "in one pair of quotes, or behind --" in run("query", "cache", "-redis").err
     assert "quotes" not in run("stop", "--now").err

@@ -75,7 +75,9 @@ def test_a_hit_says_when_where_what_and_how_to_go_on():
 
 def test_the_last_page_says_why_it_does_not_show_all_that_matched():
     few = answer([hit(1), hit(2)], total=31)
-    assert "Hits 1 to 2, 31 matched in 12,345 documents, 3 ms.\n" in render.hits(few, Terminal(), NOW)
+    assert "Hits 1 to 2, 31 matched in 12,345 documents, 3 ms.\n" in render.hits(
+        few, Terminal(), NOW
+    )
 
     last = render.hits(few, Terminal(), NOW, is_last=True)
     assert "Hits 1 to 2, 31 matched in 12,345 documents, 3 ms; the other 29 far weaker.\n" in last
@@ -84,6 +86,12 @@ def test_the_last_page_says_why_it_does_not_show_all_that_matched():
     grouped = answer([hit(1, others=30)], total=31)
     assert "Hit 1, 31 matched" in render.hits(grouped, Terminal(), NOW, is_last=True)
     assert "weaker" not in render.hits(grouped, Terminal(), NOW, is_last=True)
+
+
+def test_a_hit_whose_session_went_away_says_so():
+    assert "#128\n   its session was rewritten or removed just now\n\nHit 1" in page(
+        [hit(snippet="", highlights=[])]
+    )
 
 
 def test_heads_stand_in_columns():
