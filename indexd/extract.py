@@ -20,6 +20,9 @@ BLOB_CHARS = 512
 BLOB_WINDOW = BLOB_CHARS // 2
 BLOB = "[...]"
 
+# The blocks of each document of a message, by kind and call.
+ByCall = dict[Kind, list[list[Block]]]
+
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*?;base64,[A-Za-z0-9+/=_-]*")
 _BLOB_WINDOW = re.compile(rf"[A-Za-z0-9+/=_\r\n-]{{{BLOB_WINDOW}}}")
@@ -40,7 +43,7 @@ def documents(message: Message, message_index: int, *, reveal: bool = False) -> 
     if len(blocks) == 1:
         return _document(blocks[0], _words(blocks[0]), message_index, 0, reveal)
     found: list[Document] = []
-    for calls in _by_call(message).values():
+    for calls in by_call(message).values():
         for call, alike in enumerate(calls):
             text = "\n".join(map(_words, alike))
             found += _document(alike[0], text, message_index, call, reveal)
@@ -68,13 +71,18 @@ def displayed(message: Message, kind: Kind, call: int = 0, *, reveal: bool = Fal
 
     Empty when the message has no such document.
     """
-    calls = _by_call(message).get(kind, [])[call : call + 1]
+    return displayed_of(by_call(message), kind, call, reveal=reveal)
+
+
+def displayed_of(made: ByCall, kind: Kind, call: int, *, reveal: bool = False) -> str:
+    """Return what `displayed` does; `made` is `by_call` of the message, for many at once."""
+    calls = made.get(kind, [])[call : call + 1]
     return "\n".join(display(block, reveal=reveal) for blocks in calls for block in blocks)
 
 
-def _by_call(message: Message) -> dict[Kind, list[list[Block]]]:
+def by_call(message: Message) -> ByCall:
     """Return by kind the blocks of each document that the message may make, in their order."""
-    found: dict[Kind, list[list[Block]]] = {}
+    found: ByCall = {}
     for block in message.blocks:
         calls = found.setdefault(block.kind, [])
         own = None
