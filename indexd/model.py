@@ -109,7 +109,7 @@ class SessionState:
 class Document(NamedTuple):
     """The unit of scoring: one (message, kind), or one tool call.
 
-    `text` is what is analysed; `call` counts the documents of the same message and kind.
+    `text` is what is analysed; `call` tells the documents of the same message and kind apart.
     """
 
     kind: Kind

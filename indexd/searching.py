@@ -13,7 +13,7 @@ from indexd.asking import Asked, asked
 from indexd.config import History
 from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
-from indexd.extract import by_call, displayed_of, documents
+from indexd.extract import analysed_of, by_kind, displayed_of
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
@@ -129,10 +129,10 @@ class Searcher:
                 return []
             places, said = located_rows(snapshot, rows), [False] * len(rows)
             for message, numbers in self._messages(rows, places):
-                texts = {(doc.kind, doc.call): doc.text for doc in documents(message, 0)}
+                made = by_kind(message)
                 for number in numbers:
-                    text = texts.get((places[number].kind, places[number].call), "")
-                    said[number] = agrees(text, phrases)
+                    kind, call, _ = places[number]
+                    said[number] = agrees(analysed_of(made, kind, call), phrases)
             return said
 
         return check
@@ -161,7 +161,7 @@ class Searcher:
         # A file that changed under us gives none.
         shown = [Snippet("", [])] * len(page)
         for message, numbers in self._messages(page, places):
-            made = by_call(message)
+            made = by_kind(message)
             for at in numbers:
                 kind, call, _ = places[at]
                 text = displayed_of(made, kind, call, reveal=answered.request.reveal)
