@@ -19,7 +19,7 @@ from indexd.client import Client
 from indexd.confine import RootDirectory
 from indexd.errors import Busy, IndexdError
 from indexd.lock import sole_daemon
-from indexd.model import SessionState
+from indexd.model import MAX_NAME_CHARS, SessionState
 from indexd.ranking import CHECKED
 from indexd.reading import Job, TooMuch, read
 from indexd.records import Record
@@ -320,3 +320,22 @@ def test_a_compressed_session_is_unpacked_once_for_all_its_hits(home: Path) -> N
 
     assert len([hit for hit in answer["hits"] if hit["snippet"]]) == CHECKED
     assert times < 3
+
+
+def test_names_without_measure_do_not_fill_the_answers(home: Path) -> None:
+    endless = "n" * 4_000_000
+    use = {"type": "tool_use", "id": "t", "name": endless, "input": {"x": "apricot"}}
+    lines = [
+        {"type": "ai-title", "aiTitle": endless},
+        {"type": "assistant", "message": {"role": "assistant", "content": [use]}},
+    ]
+    for number in range(3):
+        common = {"sessionId": f"{number}{endless}", "cwd": "/" + endless}
+        path = home / "sessions" / f"{number}.jsonl"
+        path.write_text("".join(json.dumps(line | common) + "\n" for line in lines))
+    with engine(home) as running_engine:
+        found = running_engine.call("search", query="apricot", copies="all")
+        listed = running_engine.call("sessions")
+
+    assert (len(found["hits"]), len(listed["sessions"])) == (3, 3)
+    assert max(len(json.dumps(found)), len(json.dumps(listed))) < 3 * 10 * MAX_NAME_CHARS
