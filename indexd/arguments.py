@@ -133,7 +133,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
         " reasoning, summary, meta, or all; repeat it, or separate by commas",
     )
     add("--role", choices=("user", "assistant", "tool", "system"), help="only what it said")
-    add("--tool-name", metavar="NAME", help="only calls and results of this tool")
+    add("--tool-name", type=_named, metavar="NAME", help="only calls and results of this tool")
     _add_filters(parser)
     add("--order", choices=("relevance", "recent"), help="best first (default), or newest first")
     add(
@@ -156,13 +156,17 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--project",
+        type=_named,
         metavar="DIR|NAME",
         help="sessions held in this directory or below it, or in one of this name (the git top"
         " level of the current directory)",
     )
-    add("--agent", metavar="NAME", help="only sessions of this agent: claude, codex, kiro ...")
-    add("--session", metavar="ID", help="only this session: its path, its id or how that begins")
-    add("--session-dir", metavar="DIR", help="for --scope project: sessions in this directory")
+    for option, metavar, about in (
+        ("--agent", "NAME", "only sessions of this agent: claude, codex, kiro ..."),
+        ("--session", "ID", "only this session: its path, its id or how that begins"),
+        ("--session-dir", "DIR", "for --scope project: sessions in this directory"),
+    ):
+        add(option, type=_named, metavar=metavar, help=about)
     add("--subagents", choices=("include", "exclude", "only"), help="those of sub-agents (include)")
     add("--source", choices=("global", "archive"), help="only live roots, or only archives")
     add("--since", metavar="TIME", help="not older: 2026-11-03, yesterday, 3d, '2 weeks ago'")
@@ -178,9 +182,10 @@ def _around(parser: argparse.ArgumentParser) -> None:
         metavar="N | SESSION INDEX",
         help="a hit's number in the last query, or a session's path or id and a message index",
     )
-    add("--start", action="store_true", help="where the session starts")
-    add("--end", action="store_true", help="where it ends")
-    add("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
+    place = parser.add_mutually_exclusive_group().add_argument
+    place("--start", action="store_true", help="where the session starts")
+    place("--end", action="store_true", help="where it ends")
+    place("--at", metavar="TIME", help="from this time on: 2026-11-03T14:30, yesterday, 3h")
     add("-B", "--before", type=_whole, metavar="N", help="messages before it, 0 to 50 (3)")
     add("-A", "--after", type=_whole, metavar="N", help="messages after it, 0 to 50 (3)")
     add("-C", "--context", type=_whole, metavar="N", help="messages on both sides")
@@ -282,8 +287,15 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _named(text: str) -> str:
+    # What a shell makes of a variable that is not set; to search everything instead would mislead.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("its value is empty; leave it out to have all")
+    return text
+
+
 def _words(text: str) -> list[str]:
-    return [word for word in text.replace(",", " ").split() if word]
+    return _named(text.replace(",", " ")).split()
 
 
 def option_values(lists: list[list[str]] | None) -> list[str] | None:

@@ -10,6 +10,7 @@ from indexd.errors import NotFound
 from indexd.index import FileFacts
 from indexd.located import Sources
 from indexd.requests import Around
+from indexd.sessions import resume
 from indexd.transcript import FULL_CHARS, Room, Session, session, shown
 
 
@@ -23,7 +24,7 @@ def around(sources: Sources, files: Iterable[FileFacts], request: Around) -> dic
     target = _target(sources, found, request)
     first = max(0, target - request.before)
     wanted = recall.places(found.record, first, target + request.after + 1, sources.fetch)
-    room = Room(FULL_CHARS if request.full else None)
+    room, facts = Room(FULL_CHARS if request.full else None), found.record.facts()
     messages = []
     for recalled in recall.messages(found.root, found.record, wanted):
         message = shown(recalled, room, reasoning=request.reasoning, reveal=request.reveal)
@@ -32,6 +33,8 @@ def around(sources: Sources, files: Iterable[FileFacts], request: Around) -> dic
         "session_path": found.record.path,
         "message_index": target,
         "length": found.record.messages,
+        "project": facts.cwd,
+        "resume": resume(facts),
         "messages": messages,
     }
 

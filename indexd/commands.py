@@ -85,14 +85,14 @@ def query(asked: argparse.Namespace) -> int:
         return NOTHING
     is_full = len(hits) >= (asked.limit or DEFAULT_LIMIT)
     more = suggest.next_page(sys.argv[1:], hits) if is_full else ""
-    output.write(render.hits(answer, output.terminal(), time.time(), more))
+    page = render.hits(answer, output.terminal(), time.time(), more, is_last=not is_full)
+    output.write(page)
     return FOUND
 
 
 def around(asked: argparse.Namespace) -> int:
     """Show the messages around one, named by path and index or by a hit's number."""
     from indexd import render
-    from indexd.resume import resume_command
 
     hit = _place(asked)
     with connected(asked) as client:
@@ -110,8 +110,7 @@ def around(asked: argparse.Namespace) -> int:
         output.write_json(answer)
     else:
         output.warn(answer)
-        resume = resume_command(hit)
-        output.write(render.around(answer, output.terminal(), paths.home(os.environ), resume))
+        output.write(render.around(answer, output.terminal(), paths.home(os.environ)))
     return FOUND
 
 

@@ -59,7 +59,8 @@ def refusal() -> NotAllowed:
     """Return the one error for every path that may not be opened, whatever the reason."""
     return NotAllowed(
         "session_path is not a session that may be read",
-        "use a session_path exactly as a hit of `search` gives it",
+        "use a session_path as a hit of `search` gives it, or a session's id, of which its first"
+        " 8 characters do; `indexctl sessions` lists them",
     )
 
 

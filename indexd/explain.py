@@ -16,7 +16,7 @@ from indexd.query import MAX_TYPED_CHARS, Clause, Query, Shape
 from indexd.ranking import Ranking
 from indexd.requests import Search
 from indexd.text import MAX_TERM_CHARACTERS, fold_case
-from indexd.unmatched import Unmatched, unmatched
+from indexd.unmatched import Unmatched, told, unmatched
 
 # Of a query of many unknown words, so many are looked at.
 MAX_UNKNOWN = 3
@@ -65,7 +65,7 @@ def nothing(
         warnings = [f"offset {request.offset} is beyond the last hit", "try a smaller offset"]
         return Explained(warnings, [])
     near = _near(snapshot, request.query, words)
-    strange = list(unmatched(meant, snapshot.files.values()))
+    strange = [*unmatched(meant, snapshot.files.values()), *_no_tool(snapshot, meant, query)]
     ways = (*_corrected(request, strange), *_lifted(request, query), *near.ways)
     tried = [(way, count(way.changes)) for way in ways]
     useful = [(way, total) for way, total in tried if total]
@@ -90,11 +90,22 @@ def _searched(request: Search, query: Query, found: Ranking) -> str:
     return searched if found.documents else f"{searched}: the filters select none"
 
 
+def _no_tool(snapshot: Snapshot, meant: Search, query: Query) -> Iterator[Unmatched]:
+    """Yield the filter on a tool's name where no tool has it; in a query, in any case."""
+    known = {name for part in snapshot.parts for name in part.segment.tool_names if name}
+    typed = str(query.filters.get("tool") or "")
+    wanted = typed or meant.tool_name
+    fits = typed.casefold() in map(str.casefold, known) if typed else wanted in known
+    if wanted and not fits:
+        yield told("tool_name", wanted, sorted(known))
+
+
 def _corrected(request: Search, strange: Iterable[Unmatched]) -> Iterator[Way]:
     """Yield the request's filters with the value that was perhaps meant."""
     for each in strange:
         if each.near and getattr(request, each.parameter):
-            yield Way(f"with {each.parameter} {each.near[0]}", {each.parameter: each.near[0]})
+            named = each.parameter.replace("_", " ")
+            yield Way(f"with {named} {each.near[0]}", {each.parameter: each.near[0]})
 
 
 def _lifted(request: Search, query: Query) -> Iterator[Way]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from indexd.model import Block, Document, Kind, Message
@@ -19,6 +20,8 @@ from indexd.secrets import mask
 BLOB_CHARS = 512
 BLOB_WINDOW = BLOB_CHARS // 2
 BLOB = "[...]"
+
+ByKind = dict[Kind, list[Block]]
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*?;base64,[A-Za-z0-9+/=_-]*")
@@ -33,18 +36,45 @@ _BLOB = re.compile(
 def documents(message: Message, message_index: int, *, reveal: bool = False) -> list[Document]:
     """Return the documents of `message`: one per kind, and one per tool call.
 
-    Results of several tools in one message are one document per tool. Blank ones are left out.
+    Results of several tools in one message are a document each. Blank ones are left out.
     Secrets in their texts are masked unless `reveal`.
     """
     blocks = message.blocks
     if len(blocks) == 1:
         return _document(blocks[0], _words(blocks[0]), message_index, 0, reveal)
     found: list[Document] = []
-    for calls in _by_call(message).values():
-        for call, alike in enumerate(calls):
-            text = "\n".join(map(_words, alike))
-            found += _document(alike[0], text, message_index, call, reveal)
+    for kind, alike in by_kind(message).items():
+        for call in _calls(kind, alike):
+            own = _of(alike, kind, call)
+            text = "\n".join(map(_words, own))
+            found += _document(own[0], text, message_index, call, reveal)
     return found
+
+
+def by_kind(message: Message) -> ByKind:
+    """Return the blocks of a message by kind, in their order."""
+    found: ByKind = {}
+    for block in message.blocks:
+        found.setdefault(block.kind, []).append(block)
+    return found
+
+
+def _calls(kind: Kind, alike: Sequence[Block]) -> Iterable[int]:
+    """Return the numbers of the documents that blocks of one kind make.
+
+    A result's number must mean the same where its line is read alone, and no block knows its
+    tool: 0 is all of them, and where they are of several tools they count from 1.
+    """
+    if kind is Kind.TOOL_INPUT:
+        return range(len(alike))
+    return range(1, len(alike) + 1) if len({block.tool_name for block in alike}) > 1 else (0,)
+
+
+def _of(alike: Sequence[Block], kind: Kind, call: int) -> Sequence[Block]:
+    """Return the blocks of document `call` among those of its kind."""
+    if kind is Kind.TOOL_INPUT:
+        return alike[call : call + 1]
+    return alike[call - 1 : call] if call else alike
 
 
 def _document(
@@ -68,23 +98,18 @@ def displayed(message: Message, kind: Kind, call: int = 0, *, reveal: bool = Fal
 
     Empty when the message has no such document.
     """
-    calls = _by_call(message).get(kind, [])[call : call + 1]
-    return "\n".join(display(block, reveal=reveal) for blocks in calls for block in blocks)
+    return displayed_of(by_kind(message), kind, call, reveal=reveal)
 
 
-def _by_call(message: Message) -> dict[Kind, list[list[Block]]]:
-    """Return by kind the blocks of each document that the message may make, in their order."""
-    found: dict[Kind, list[list[Block]]] = {}
-    for block in message.blocks:
-        calls = found.setdefault(block.kind, [])
-        own = None
-        if block.kind is not Kind.TOOL_INPUT:
-            own = next((call for call in calls if call[0].tool_name == block.tool_name), None)
-        if own is None:
-            calls.append([block])
-        else:
-            own.append(block)
-    return found
+def displayed_of(made: ByKind, kind: Kind, call: int, *, reveal: bool = False) -> str:
+    """Return what `displayed` does; `made` is `by_kind` of the message, for many at once."""
+    own = _of(made.get(kind, ()), kind, call)
+    return "\n".join(display(block, reveal=reveal) for block in own)
+
+
+def analysed_of(made: ByKind, kind: Kind, call: int) -> str:
+    """Return the text that document (`kind`, `call`) was indexed by; empty if there is none."""
+    return _tidy("\n".join(map(_words, _of(made.get(kind, ()), kind, call))), False)
 
 
 def display(block: Block, *, reveal: bool = False) -> str:

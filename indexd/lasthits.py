@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-KEPT = ("session_path", "message_index", "session_id", "agent", "project", "resume")
+KEPT = ("session_path", "message_index")
 
 
 def remember(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from indexd.index import FileFacts, Part, Snapshot
 from indexd.messages import Place
 from indexd.model import KINDS, Kind, Message
 from indexd.ordering import Ranked
+from indexd.recall import Recalled
 from indexd.records import Record
 from indexd.selection import timestamps
 from indexd.settling import Fetch
@@ -33,20 +35,17 @@ class Sources:
     ) -> None:
         self.record, self.root, self.fetch = record, root, fetch
 
-    def messages(self, facts: FileFacts, places: Sequence[Place]) -> dict[int, Message]:
-        """Return the messages at `places` by index; none where the file changed under us."""
+    def each(self, facts: FileFacts, places: Iterable[Place]) -> Iterator[Recalled]:
+        """Yield the messages at `places` in the file's order; none where it changed under us."""
         record, root = self.record(facts.path), self.root(facts.path)
         if record is None or root is None or record.file_id != facts.file_id:
-            return {}
-        try:
-            recalled = recall.messages(root, record, places)
-        except IndexdError:
-            return {}
-        return {place.message_index: message for place, message in recalled}
+            return
+        with contextlib.suppress(IndexdError):
+            yield from recall.each(root, record, places)
 
     def message(self, facts: FileFacts, place: Place) -> Message | None:
         """Return the message at `place`; None where the file changed under us."""
-        return self.messages(facts, [place]).get(place.message_index)
+        return next((recalled.message for recalled in self.each(facts, [place])), None)
 
 
 class Located(NamedTuple):

@@ -45,6 +45,8 @@ ROLES: dict[Kind, str] = {
 # Types are what the files say they are, so their number and length are bounded.
 MAX_TYPES = 100
 MAX_TYPE_CHARS = 80
+# So are names: of directories, sessions, models and tools. No path is longer.
+MAX_NAME_CHARS = 4096
 
 
 class Block(NamedTuple):
@@ -109,7 +111,7 @@ class SessionState:
 class Document(NamedTuple):
     """The unit of scoring: one (message, kind), or one tool call.
 
-    `text` is what is analysed; `call` counts the documents of the same message and kind.
+    `text` is what is analysed; `call` tells the documents of the same message and kind apart.
     """
 
     kind: Kind

@@ -171,12 +171,19 @@ def _enough(answers: Sequence[Ranked], last: Ranked, order: Order, top: int) -> 
 
 
 def _within_bytes(rows: Sequence[Ranked]) -> list[Ranked]:
-    """Return the first rows whose lines are few enough bytes; at least one."""
+    """Return the first rows whose lines are few enough bytes; at least one.
+
+    A line is read once, however many of its documents are looked at.
+    """
     kept: list[Ranked] = []
-    left = CHECKED_BYTES
+    left, lines = CHECKED_BYTES, set()
     for row in rows:
-        left -= int(row.part.segment.columns.size.take(np.array([row.ordinal]))[0])
-        if kept and left < 0:
-            break
+        columns, at = row.part.segment.columns, np.array([row.ordinal])
+        line = (row.facts.file_id, int(columns.offset.take(at)[0]))
+        if line not in lines:
+            lines.add(line)
+            left -= int(columns.size.take(at)[0])
+            if kept and left < 0:
+                break
         kept.append(row)
     return kept

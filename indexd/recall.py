@@ -7,11 +7,11 @@ of the wanted messages are read.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from indexd import confine, datafile
-from indexd.datafile import DataFile
+from indexd.datafile import DataFile, Span
 from indexd.errors import Busy
 from indexd.finding import OpenRoot
 from indexd.formats import Format
@@ -42,10 +42,16 @@ def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
 
 
 def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Recalled]:
-    """Return the wanted messages of a session, those that can still be read.
+    """Return the wanted messages of a session in their order; raises what `each` raises."""
+    found = dict(each(root, record, wanted))
+    return [Recalled(place, found[place]) for place in wanted if place in found]
 
-    Raises NotAllowed when the file is not the indexed one any more, or may not be opened; Busy
-    without a descriptor to spare.
+
+def each(root: OpenRoot, record: Record, wanted: Iterable[Place]) -> Iterator[Recalled]:
+    """Yield the wanted messages of a session as they lie in its file, those still to be read.
+
+    No more than one line of the file is held. Raises NotAllowed when the file is not the indexed
+    one any more, or may not be opened; Busy without a descriptor to spare.
     """
     if record.checkpoint is None:
         raise confine.refusal()
@@ -57,23 +63,25 @@ def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Re
         raise Busy("the daemon has no descriptors left", "try again in a moment") from error
     try:
         reader = FORMATS[record.agent]
-        lines = _lines(datafile.opened(fd, os.fstat(fd).st_size), wanted)
-        return [
-            Recalled(place, message)
-            for place in wanted
-            if (message := _message(reader, record, lines[place.offset], place)) is not None
-        ]
+        for place, line in _lines(datafile.opened(fd, os.fstat(fd).st_size), wanted):
+            message = _message(reader, record, line, place)
+            if message is not None:
+                yield Recalled(place, message)
     except OSError as error:
         raise confine.refusal() from error
     finally:
         os.close(fd)
 
 
-def _lines(data: DataFile, wanted: Sequence[Place]) -> dict[int, bytes]:
-    """Return the lines of the wanted places by offset; one that is cut short is empty."""
-    spans = sorted({(place.offset, place.size) for place in wanted})
-    lines = zip(spans, data.spans(spans), strict=True)
-    return {at: line if len(line) == size else b"" for (at, size), line in lines}
+def _lines(data: DataFile, wanted: Iterable[Place]) -> Iterator[tuple[Place, bytes]]:
+    """Yield each wanted place with its line, as they lie in the file; one cut short is empty."""
+    by_span: dict[Span, list[Place]] = {}
+    for place in wanted:
+        by_span.setdefault((place.offset, place.size), []).append(place)
+    spans = sorted(by_span)
+    for span, line in zip(spans, data.spans(spans), strict=True):
+        for place in by_span[span]:
+            yield place, line if len(line) == place.size else b""
 
 
 class _KnownCall(dict[str, str]):

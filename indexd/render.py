@@ -23,10 +23,13 @@ INDENT = "   "
 LONGEST_TAIL = 16
 
 
-def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
+def hits(
+    answer: Answer, term: Terminal, now: float, more: str = "", *, is_last: bool = False
+) -> str:
     """Return a page of hits, and what to do next; `now` is in unix seconds.
 
-    `more` is the command that shows the next page, where there may be one.
+    `more` is the command that shows the next page, where there may be one; `is_last` tells that
+    there is none.
     """
     found = answer["hits"]
     columns = min(term.columns, MAX_TEXT_COLUMNS)
@@ -36,11 +39,12 @@ def hits(answer: Answer, term: Terminal, now: float, more: str = "") -> str:
         line = fitted(meta, columns - len(rank) - len(reference) - 3)
         parts.append(f"{term.paint(rank, 'bold')} {line}  {term.paint(reference, 'dim')}")
         parts.extend(INDENT + painted(row, term) for row in _snippet(hit, columns - len(INDENT)))
-        parts.extend(term.paint(INDENT + line, "dim") for line in _behind(hit))
-    return "\n".join([*parts, "", *_next_steps(answer, more, term)]) + "\n"
+        behind = (fitted(line, columns - len(INDENT)) for line in _behind(hit))
+        parts.extend(term.paint(INDENT + line, "dim") for line in behind)
+    return "\n".join([*parts, "", *_next_steps(answer, more, is_last, term)]) + "\n"
 
 
-def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
+def around(answer: Answer, term: Terminal, home: str) -> str:
     """Return the messages of one session near the target, which is marked with `>`."""
     path = shortened(answer["session_path"], home)
     title = f"{path}  message {answer['message_index']} of {answer['length']}"
@@ -49,6 +53,7 @@ def around(answer: Answer, term: Terminal, home: str, resume: str = "") -> str:
         parts += ["", *message_lines(message, answer["message_index"], term)]
     if any(message.get("truncated") for message in answer["messages"]):
         parts += ["", "Some texts are cut; --full shows them whole."]
+    resume = resume_command(answer)
     if resume:
         parts += ["", f"Continue this session: {resume}"]
     return "\n".join(parts) + "\n"
@@ -169,7 +174,8 @@ def _dots() -> list[Cell]:
 def _behind(hit: Answer) -> list[str]:
     """Return what stands behind a hit without being shown."""
     others = hit.get("others") or 0
-    lines = [f"and {_count(others, 'more hit')} in this session"] if others else []
+    lines = [] if hit.get("snippet") else ["its session was rewritten or removed just now"]
+    lines += [f"and {_count(others, 'more hit')} in this session"] if others else []
     copies = hit.get("duplicates")
     if copies:
         where = copies["where"][0]
@@ -181,14 +187,18 @@ def _behind(hit: Answer) -> list[str]:
     return lines
 
 
-def _next_steps(answer: Answer, more: str, term: Terminal) -> list[str]:
+def _next_steps(answer: Answer, more: str, is_last: bool, term: Terminal) -> list[str]:
     """Return how much there is, and commands that lead on."""
     found, total = answer["hits"], answer.get("total", len(answer["hits"]))
     documents = (answer.get("index") or {}).get("documents")
     inside = "" if documents is None else f" in {documents:,} documents"
     first, last = found[0]["rank"], found[-1]["rank"]
     spent = f", {answer['took_ms']:.0f} ms" if answer.get("took_ms") else ""
-    steps = [f"Hits {first} to {last}, {total:,} matched{inside}{spent}."]
+    shown = f"Hit {first}" if first == last else f"Hits {first} to {last}"
+    # Of a group the rest is told with its hit.
+    rest = total - last if is_last and "others" not in found[0] else 0
+    weaker = f"; the other {rest:,} far weaker" if rest > 0 else ""
+    steps = [f"{shown}, {total:,} matched{inside}{spent}{weaker}."]
     for command in (f"indexctl around {first}", more, resume_command(found[0])):
         if command:
             steps.append("  " + term.paint(command, "name"))

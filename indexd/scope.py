@@ -14,6 +14,8 @@ from indexd.selection import FileFilter
 
 # A shorter beginning of a session's id says too little to mean it.
 MIN_PREFIX = 8
+# What the kernel takes for a path, with the NUL that ends it.
+MAX_PATH_BYTES = 4096
 # An error names this many of the sessions that an id may mean.
 MAX_NAMED = 4
 
@@ -62,7 +64,7 @@ def chosen(filters: Filters, files: Iterable[FileFacts]) -> Choice:
     return Choice(
         filters.scope == "project",
         _spelled(filters.project) if filters.project else (),
-        os.path.realpath(filters.session_dir) if filters.session_dir else None,
+        _resolved(filters.session_dir) if filters.session_dir else None,
         filters.agent.strip().lower() if filters.agent else None,
         session_named(filters.session, files) if filters.session else (),
         filters.subagents,
@@ -97,10 +99,20 @@ def session_named(wanted: str, files: Iterable[FileFacts]) -> tuple[str, ...]:
 
 def _spelled(place: str) -> tuple[str, ...]:
     """Return a directory or file by its own and its resolved path; a mere name as it is."""
-    if "/" not in place:
+    if "/" not in place or not _can_name_a_file(place):
         return (place,)
     path = os.path.normpath(os.path.expanduser(place))
     return tuple(dict.fromkeys((path, os.path.realpath(path))))
+
+
+def _resolved(path: str) -> str:
+    """Return `path` with its links followed, if there are any to follow."""
+    return os.path.realpath(path) if _can_name_a_file(path) else path
+
+
+def _can_name_a_file(path: str) -> bool:
+    """Say whether the kernel may be asked about `path`."""
+    return "\0" not in path and len(os.fsencode(path)) < MAX_PATH_BYTES
 
 
 def _lies_in(cwd: str, project: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ from indexd.asking import Asked, asked
 from indexd.config import History
 from indexd.copies import Copies, Groups
 from indexd.errors import BadRequest
-from indexd.extract import displayed, documents
+from indexd.extract import analysed_of, by_kind, displayed_of
 from indexd.index import FileFacts, Part, Snapshot
 from indexd.located import Located, Sources, located_rows
 from indexd.messages import Place
@@ -128,17 +128,29 @@ class Searcher:
         def check(rows: Sequence[Ranked]) -> list[bool]:
             if time.monotonic() > until:
                 return []
-            places = located_rows(snapshot, rows)
-            by_file: dict[FileFacts, list[Place]] = {}
-            for row, found in zip(rows, places, strict=True):
-                by_file.setdefault(row.facts, []).append(found.place)
-            messages = {f: self._sources.messages(f, wanted) for f, wanted in by_file.items()}
-            return [
-                agrees(_text(messages[row.facts].get(found.place.message_index), found), phrases)
-                for row, found in zip(rows, places, strict=True)
-            ]
+            places, said = located_rows(snapshot, rows), [False] * len(rows)
+            for message, numbers in self._messages(rows, places):
+                made = by_kind(message)
+                for number in numbers:
+                    kind, call, _ = places[number]
+                    said[number] = agrees(analysed_of(made, kind, call), phrases)
+            return said
 
         return check
+
+    def _messages(
+        self, rows: Sequence[Ranked], places: Sequence[Located]
+    ) -> Iterator[tuple[Message, list[int]]]:
+        """Yield each message that documents lie in, once, with the numbers of their rows.
+
+        None of a file that changed under us.
+        """
+        by_file: dict[FileFacts, dict[Place, list[int]]] = {}
+        for number, (row, found) in enumerate(zip(rows, places, strict=True)):
+            by_file.setdefault(row.facts, {}).setdefault(found.place, []).append(number)
+        for facts, wanted in by_file.items():
+            for place, message in self._sources.each(facts, wanted):
+                yield message, wanted[place]
 
     def _hits(
         self, snapshot: Snapshot, answered: _Answered, page: Sequence[Ranked]
@@ -147,44 +159,18 @@ class Searcher:
         cutter = Cutter(ask.text, ask.found_by, self._profile, self._limits.snippet_chars)
         places = located_rows(snapshot, page)
         duplicates = _duplicates(snapshot, answered.ranking.groups, page)
+        # A file that changed under us gives none.
+        shown = [Snippet("", [])] * len(page)
+        for message, numbers in self._messages(page, places):
+            made = by_kind(message)
+            for at in numbers:
+                kind, call, _ = places[at]
+                text = displayed_of(made, kind, call, reveal=answered.request.reveal)
+                shown[at] = cutter.cut(text)
         return [
-            {"rank": first + at}
-            | self._hit(answered, page[at], places[at], cutter)
-            | duplicates[at]
+            {"rank": first + at} | _hit(answered, page[at], places[at], shown[at]) | duplicates[at]
             for at in range(len(page))
         ]
-
-    def _hit(
-        self, answered: _Answered, ranked: Ranked, found: Located, cutter: Cutter
-    ) -> dict[str, Any]:
-        request, choice = answered.request, answered.choice
-        facts = ranked.facts
-        shown = self._shown(facts, found, request, cutter)
-        hit = {
-            "score": ranked.score,
-            "session_path": facts.path,
-            "session_id": facts.session_id,
-            "message_index": found.place.message_index,
-            "kind": str(found.kind),
-            "role": ROLES[found.kind],
-            "tool_name": found.place.tool_name,
-            "source": "project" if choice.owns(facts) else facts.source,
-            "agent": facts.agent,
-            "project": facts.cwd,
-            "timestamp": found.place.timestamp or None,
-            "snippet": shown.text,
-            "highlights": [list(pair) for pair in shown.highlights],
-            "resume": resume(facts),
-        }
-        return hit | {"others": ranked.others} if request.group else hit
-
-    def _shown(self, facts: FileFacts, found: Located, request: Search, cutter: Cutter) -> Snippet:
-        """Return the snippet of a hit; a file that changed under us gives none."""
-        message = self._sources.message(facts, found.place)
-        if message is None:
-            return Snippet("", [])
-        text = displayed(message, found.kind, found.call, reveal=request.reveal)
-        return cutter.cut(text)
 
 
 class _Answered(NamedTuple):
@@ -195,6 +181,28 @@ class _Answered(NamedTuple):
     ask: Asked
     choice: Choice
     ranking: Ranking
+
+
+def _hit(answered: _Answered, ranked: Ranked, found: Located, shown: Snippet) -> dict[str, Any]:
+    request, choice = answered.request, answered.choice
+    facts = ranked.facts
+    hit = {
+        "score": ranked.score,
+        "session_path": facts.path,
+        "session_id": facts.session_id,
+        "message_index": found.place.message_index,
+        "kind": str(found.kind),
+        "role": ROLES[found.kind],
+        "tool_name": found.place.tool_name,
+        "source": "project" if choice.owns(facts) else facts.source,
+        "agent": facts.agent,
+        "project": facts.cwd,
+        "timestamp": found.place.timestamp or None,
+        "snippet": shown.text,
+        "highlights": [list(pair) for pair in shown.highlights],
+        "resume": resume(facts),
+    }
+    return hit | {"others": ranked.others} if request.group else hit
 
 
 def _duplicates(
@@ -214,13 +222,6 @@ def _counted(snapshot: Snapshot, others: Sequence[tuple[Part, int]]) -> dict[str
         message = int(part.segment.columns.message[document])
         where.append({"session_path": path, "message_index": message})
     return {"duplicates": {"count": len(others), "where": where}}
-
-
-def _text(message: Message | None, found: Located) -> str:
-    """Return the text by which a document was indexed."""
-    made = documents(message, found.place.message_index) if message else []
-    same = (doc.text for doc in made if doc.kind is found.kind and doc.call == found.call)
-    return next(same, "")
 
 
 def _filtered(request: Search, filters: Mapping[str, Any]) -> Search:

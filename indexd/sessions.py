@@ -37,7 +37,7 @@ def sessions(sources: Sources, snapshot: Snapshot, request: Sessions) -> dict[st
             for record in page
         ],
         "total": len(found),
-        "warnings": [] if found else _nothing(snapshot, request),
+        "warnings": [] if page else _nothing(snapshot, request, len(found)),
     }
 
 
@@ -120,8 +120,10 @@ def _cut(words: str) -> str:
     return words[:FIRST_WORDS_CHARS].rsplit(" ", 1)[0] + "..."
 
 
-def _nothing(snapshot: Snapshot, request: Sessions) -> list[str]:
+def _nothing(snapshot: Snapshot, request: Sessions, selected: int) -> list[str]:
     """Say of how many sessions none was selected, and which filters no session fits."""
+    if selected:
+        return [f"offset {request.offset} is beyond the last of {selected} sessions"]
     agents = sorted({facts.agent for facts in snapshot.files.values()})
     known = f"no session is selected of {len(snapshot.files)}"
     strange = [each.words for each in unmatched(request, snapshot.files.values())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rapidfuzz import process
@@ -16,7 +16,12 @@ from indexd.scope import chosen
 
 # So many values are named as those there are, and as near ones.
 SHOWN, NEAR = 8, 3
-_SAID_OF = {"agent": "is one of", "session": "is called", "project": "lies in"}
+_NONE = {
+    "agent": "no session is one of",
+    "session": "no session is called",
+    "project": "no session lies in",
+    "tool_name": "no tool is called",
+}
 # Values are near each other that differ in no more than one of three characters.
 LEAST_LIKE = 0.66
 
@@ -38,13 +43,13 @@ def unmatched(filters: Filters, files: Collection[FileFacts]) -> Iterator[Unmatc
         scope = "project" if parameter == "project" else "global"
         alone = chosen(Filters(**{parameter: wanted, "scope": scope}), files)
         if not any(map(alone.accepts, files)):
-            yield _told(parameter, wanted, files)
+            yield told(parameter, wanted, _known(parameter, "/" in wanted, files))
 
 
-def _told(parameter: str, wanted: str, files: Iterable[FileFacts]) -> Unmatched:
-    known = _known(parameter, "/" in wanted, files)
+def told(parameter: str, wanted: str, known: Sequence[str]) -> Unmatched:
+    """Return what there is to say of a value that is none of the known ones, commonest first."""
     near = like(wanted, known)
-    words = f'no session {_SAID_OF[parameter]} "{wanted}"'
+    words = f'{_NONE[parameter]} "{wanted}"'
     if near:
         words += f"; near it: {', '.join(near)}"
     elif parameter != "session" and known:

@@ -19,12 +19,14 @@ from indexd.client import Client
 from indexd.confine import RootDirectory
 from indexd.errors import Busy, IndexdError
 from indexd.lock import sole_daemon
-from indexd.model import SessionState
+from indexd.model import MAX_NAME_CHARS, SessionState
+from indexd.ranking import CHECKED
 from indexd.reading import Job, TooMuch, read
 from indexd.records import Record
 from indexd.roots import Root
 from indexd.store import Store
 from tests.living import Living, living, settings
+from tests.zstandard import compress
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -279,3 +281,61 @@ def test_sessions_of_a_root_that_moved_are_not_found_twice(home: Path) -> None:
         os.rename(elsewhere, root)
 
         assert total(running_engine, "apricot") == 1
+
+
+def bytes_read() -> int:
+    """Return how many bytes this process has read from files so far."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.parametrize("query", ["apricot", '"echo apricot"'])
+def test_a_line_of_many_hits_is_read_once_for_all_of_them(home: Path, query: str) -> None:
+    calls = [
+        {"id": f"t{number}", "function": {"name": "Bash", "arguments": '{"x": "echo apricot"}'}}
+        for number in range(CHECKED)
+    ]
+    path = home / "sessions" / "a.jsonl"
+    message = {"role": "assistant", "content": "x " * 1_000_000, "tool_calls": calls}
+    path.write_bytes(json.dumps(message).encode() + b"\n")
+    with engine(home) as running_engine:
+        running_engine.settled().call("search", query=query)
+        before = bytes_read()
+        answer = running_engine.call("search", query=query, limit=CHECKED, copies="all")
+        times = (bytes_read() - before) / path.stat().st_size
+
+    assert {hit["snippet"] for hit in answer["hits"]} == {'Bash {"x":"echo apricot"}'}
+    assert len(answer["hits"]) == CHECKED
+    assert times < 3
+
+
+def test_a_compressed_session_is_unpacked_once_for_all_its_hits(home: Path) -> None:
+    lines = [said(f"apricot {os.urandom(2000).hex()}") for _ in range(CHECKED)]
+    path = home / "sessions" / "a.jsonl.zst"
+    path.write_bytes(compress(b"".join(lines)))
+    with engine(home) as running_engine:
+        running_engine.settled().call("search", query="apricot")
+        before = bytes_read()
+        answer = running_engine.call("search", query="apricot", limit=CHECKED, copies="all")
+        times = (bytes_read() - before) / path.stat().st_size
+
+    assert len([hit for hit in answer["hits"] if hit["snippet"]]) == CHECKED
+    assert times < 3
+
+
+def test_names_without_measure_do_not_fill_the_answers(home: Path) -> None:
+    endless = "n" * 4_000_000
+    use = {"type": "tool_use", "id": "t", "name": endless, "input": {"x": "apricot"}}
+    lines = [
+        {"type": "ai-title", "aiTitle": endless},
+        {"type": "assistant", "message": {"role": "assistant", "content": [use]}},
+    ]
+    for number in range(3):
+        common = {"sessionId": f"{number}{endless}", "cwd": "/" + endless}
+        path = home / "sessions" / f"{number}.jsonl"
+        path.write_text("".join(json.dumps(line | common) + "\n" for line in lines))
+    with engine(home) as running_engine:
+        found = running_engine.call("search", query="apricot", copies="all")
+        listed = running_engine.call("sessions")
+
+    assert (len(found["hits"]), len(listed["sessions"])) == (3, 3)
+    assert max(len(json.dumps(found)), len(json.dumps(listed))) < 3 * 10 * MAX_NAME_CHARS

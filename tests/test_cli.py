@@ -57,6 +57,8 @@ AROUND = {
     "session_path": "/s/1.jsonl",
     "message_index": 10,
     "length": 20,
+    "project": "/p",
+    "resume": ["claude", "--resume", "id1"],
     "messages": [{"index": 10, "role": "user", "text": "the cache", "tool_calls": []}],
 }
 STATUS = INDEX | {
@@ -305,10 +307,12 @@ def test_warnings_beside_hits_are_talk(serve, run):
 
 def test_the_next_page_is_offered_only_after_a_full_one(serve, run, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["indexctl", "query", "it's", "-n", "2", "--offset", "2"])
-    serve(search=found(hit(3), hit(4)))
+    serve(search=found(hit(3), hit(4)) | {"total": 9})
 
     assert "indexctl query 'it'\"'\"'s' -n 2 --offset 4\n" in run(*sys.argv[1:]).out
-    assert "--offset" not in run("query", "it's").out
+    last = run("query", "it's").out
+    assert "--offset" not in last
+    assert "weaker" in last
 
 
 def test_the_next_page_of_a_query_for_an_option_looks_for_it_still(serve, run, monkeypatch):
@@ -369,12 +373,13 @@ def test_a_hit_of_the_last_query_is_read_by_its_number(serve, run):
     assert peer.requests[-1] == ("around", {"session_path": "/s/2.jsonl", "message_index": 20})
     assert ran.status == 0
     assert "> 10 user\n   the cache\n" in ran.out
-    assert "cd /p && claude --resume id2" in ran.out
+    assert "cd /p && claude --resume id1" in ran.out
 
 
 def test_a_message_is_read_by_path_and_index(serve, run, place):
     peer = serve(around=AROUND)
-    run("around", "a.jsonl", "7", "-B", "0", "-A", "2", "--full", "--reasoning", "--reveal")
+    words = ("around", "a.jsonl", "7", "-B", "0", "-A", "2", "--full", "--reasoning", "--reveal")
+    assert "cd /p && claude --resume id1" in run(*words).out
 
     assert peer.requests[-1][1] == {
         "session_path": str(place / "work" / "a.jsonl"),
@@ -424,6 +429,8 @@ def test_a_place_in_a_session_is_an_index_an_end_or_a_time(serve, run, words, pa
         (["x"], "neither a hit's number nor"),
         (["/a", "b"], "neither a hit's number nor"),
         (["/a", "1", "2"], "neither a hit's number nor"),
+        (["/a", "--start", "--end"], "not allowed with"),
+        (["1", "--end", "--at", "3d"], "not allowed with"),
     ],
 )
 def test_what_is_no_place_is_refused_without_asking(run, words, part):
@@ -860,6 +867,9 @@ def test_a_mistake_on_the_command_line_is_an_error_like_any_other(run):
     )
     assert "error" in json.loads(run("query", "--json").out)
     assert "'quary'" in run("quary").err
+    for option in ("--agent", "--project", "--session", "--session-dir", "--tool-name", "--kind"):
+        assert f"{option}: its value is empty" in run("query", "x", option, "").err
+    assert "--agent: its value is empty" in run("sessions", "--agent", " ").err
     assert "unrecognized arguments: --colour" in run("query", "x", "--colour").err
     assert "in one pair of quotes, or behind --" in run("query", "cache", "-redis").err
     assert "quotes" not in run("stop", "--now").err

@@ -238,6 +238,28 @@ def test_a_filter_that_no_session_fits_is_told_with_what_there_is(
     assert told in engine.call("sessions", **params)["warnings"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "told", "way"),
+    [
+        ("BASH", 'no tool is called "BASH"; near it: Bash', ["with tool name Bash"]),
+        ("kettle", 'no tool is called "kettle"; there are: Bash', []),
+    ],
+)
+def test_a_tool_that_there_is_not_is_told_with_those_there_are(
+    engine: Living, wanted: str, told: str, way: list[str]
+) -> None:
+    warnings, found = nothing(engine, "cache", tool_name=wanted)
+    assert told in warnings
+    assert [words for words in found if words.startswith("with ")] == way
+
+
+def test_a_tool_in_the_query_is_named_in_any_case(engine: Living) -> None:
+    warnings, _ = nothing(engine, "kettle tool:BASH")
+    assert not any("no tool is called" in warning for warning in warnings)
+    warnings, _ = nothing(engine, "cache tool:bahs")
+    assert 'no tool is called "bahs"; near it: Bash' in warnings
+
+
 def test_a_filter_in_the_query_that_no_session_fits_is_told_too(engine: Living) -> None:
     warnings, _ = nothing(engine, "cache project:wbe")
     assert 'no session lies in "wbe"; near it: web' in warnings

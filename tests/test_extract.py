@@ -68,11 +68,16 @@ def test_results_are_found_by_their_tool_and_their_words() -> None:
         Block(Kind.TOOL_OUTPUT, "again", "Bash"),
     )
     assert documents(results, 0) == [
-        Document(Kind.TOOL_OUTPUT, "Bash fine\nBash again", 0, "Bash", 0),
-        Document(Kind.TOOL_OUTPUT, "Read too", 0, "Read", 1),
+        Document(Kind.TOOL_OUTPUT, "Bash fine", 0, "Bash", 1),
+        Document(Kind.TOOL_OUTPUT, "Read too", 0, "Read", 2),
+        Document(Kind.TOOL_OUTPUT, "Bash again", 0, "Bash", 3),
         Document(Kind.TOOL_ERROR, "Make exit 1", 0, "Make", 0),
     ]
-    assert displayed(results, Kind.TOOL_OUTPUT, 1) == "Read too"
+    assert displayed(results, Kind.TOOL_OUTPUT, 2) == "Read too"
+    alike = message(*(Block(Kind.TOOL_OUTPUT, text, "Bash") for text in ("fine", "again")))
+    assert documents(alike, 0) == [
+        Document(Kind.TOOL_OUTPUT, "Bash fine\nBash again", 0, "Bash", 0)
+    ]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\x1b[0m", "\0\0"])

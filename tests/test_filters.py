@@ -237,6 +237,16 @@ def test_a_project_and_a_directory_of_sessions_are_either(homes: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["project", "session", "session_dir"])
+@pytest.mark.parametrize("path", ["/src/\0", "~\0/src", "/a" * 5_000])
+def test_a_path_that_no_file_can_have_selects_nothing(homes: Any, name: str, path: str) -> None:
+    engine, _, _ = homes
+    scope = "global" if name == "session" else "project"
+
+    assert engine.call("search", query="cache", scope=scope, **{name: path})["total"] == 0
+    assert engine.call("sessions", **{name: path})["total"] == 0
+
+
 def test_the_beginning_of_several_ids_is_refused(tmp_path: Any) -> None:
     for number in range(6):
         claude(

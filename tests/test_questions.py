@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -94,6 +95,37 @@ def test_a_phrase_is_looked_for_in_calls_and_results(tmp_path: Any) -> None:
         assert found(engine, '"push --force with lease"') == [0]
         assert found(engine, '"Bash command git"') == [0, 2]
         assert found(engine, '"non fast-forward"') == [1]
+
+
+@pytest.mark.parametrize("tools", [("Bash", "Read"), ("Bash", "Bash"), ("Bash", "Read", "Bash")])
+def test_results_in_one_message_are_found_and_shown_each(
+    tmp_path: Any, tools: tuple[str, ...]
+) -> None:
+    words = ["apricot", "bramble", "cherry"][: len(tools)]
+    uses = [
+        {"type": "tool_use", "id": w, "name": t, "input": {}}
+        for w, t in zip(words, tools, strict=True)
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": word, "content": f"one {word} fell"}
+        for word in words
+    ]
+    lines = [("assistant", uses), ("user", results)]
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"type": role, "sessionId": "s", "message": {"role": role, "content": said}})
+            + "\n"
+            for role, said in lines
+        )
+    )
+    with living(settings_for(str(tmp_path), f"{tmp_path}/cache")) as engine:
+        engine.settled()
+        for word, tool in zip(words, tools, strict=True):
+            for query in (word, f'"one {word} fell"'):
+                hit = engine.call("search", query=query, kinds="tool_output", tool_name=tool)
+                assert [h["tool_name"] for h in hit["hits"]] == [tool]
+                assert f"{tool} one {word} fell" in hit["hits"][0]["snippet"]
 
 
 def test_must_and_must_not(home: Any) -> None:

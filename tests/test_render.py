@@ -66,10 +66,31 @@ def test_a_hit_says_when_where_what_and_how_to_go_on():
         "   loop gave up after five attempts, so the timeout went up and the checkpoint\n"
         "   moved into the same transaction as the rows that it covers, which fixed...\n"
         "\n"
-        "Hits 1 to 1, 57 matched in 12,345 documents, 3 ms.\n"
+        "Hit 1, 57 matched in 12,345 documents, 3 ms.\n"
         "  indexctl around 1\n"
         "  indexctl query lock --offset 1\n"
         "  cd /home/ana/src/app && claude --resume 0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0\n"
+    )
+
+
+def test_the_last_page_says_why_it_does_not_show_all_that_matched():
+    few = answer([hit(1), hit(2)], total=31)
+    assert "Hits 1 to 2, 31 matched in 12,345 documents, 3 ms.\n" in render.hits(
+        few, Terminal(), NOW
+    )
+
+    last = render.hits(few, Terminal(), NOW, is_last=True)
+    assert "Hits 1 to 2, 31 matched in 12,345 documents, 3 ms; the other 29 far weaker.\n" in last
+    all_of_them = render.hits(few | {"total": 2}, Terminal(), NOW, is_last=True)
+    assert "Hits 1 to 2, 2 matched in 12,345 documents, 3 ms.\n" in all_of_them
+    grouped = answer([hit(1, others=30)], total=31)
+    assert "Hit 1, 31 matched" in render.hits(grouped, Terminal(), NOW, is_last=True)
+    assert "weaker" not in render.hits(grouped, Terminal(), NOW, is_last=True)
+
+
+def test_a_hit_whose_session_went_away_says_so():
+    assert "#128\n   its session was rewritten or removed just now\n\nHit 1" in page(
+        [hit(snippet="", highlights=[])]
     )
 
 
@@ -150,7 +171,7 @@ def test_any_snippet_becomes_a_few_lines_that_fit_and_print(
 ):
     highlights = [sorted(span) for span in spans]
     text = page([hit(snippet=snippet, highlights=highlights)], Terminal(columns))
-    lines = text.split("\n\nHits ")[0].split("\n")[1:]
+    lines = text.split("\n\nHit ")[0].split("\n")[1:]
 
     assert len(lines) <= render.SNIPPET_LINES
     assert all(width(line) <= columns for line in lines)
@@ -200,7 +221,8 @@ def test_the_target_among_its_neighbours_is_marked():
         message(6, role="tool", tool_name="Bash", text="a\n\n\tb\r\n", truncated=True),
     ]
 
-    assert render.around(window(messages), Terminal(), "/home/ana", "codex resume x") == (
+    answer = window(messages) | {"project": "", "resume": ["codex", "resume", "x"]}
+    assert render.around(answer, Terminal(), "/home/ana") == (
         "~/s/a.jsonl  message 5 of 9\n"
         "\n  4 user\n   why?\n"
         '\n> 5 assistant\n   -> Bash {"command":"ls -l"}\n'

@@ -83,6 +83,9 @@ def test_the_latest_come_first_and_pages_follow(engine: Living) -> None:
     assert ids(engine) == ["chat", ID, "agent-7", "old-1234"]
     assert ids(engine, limit=1, offset=1) == [ID]
     assert engine.call("sessions", limit=1)["total"] == 4
+    assert engine.call("sessions", offset=4)["warnings"] == [
+        "offset 4 is beyond the last of 4 sessions"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +180,9 @@ def test_a_page_beyond_the_end_is_no_page(engine: Living) -> None:
 @pytest.mark.parametrize("path", ["", "nothing", "/etc/passwd", "../x", "agent-7.jsonl"])
 def test_what_is_no_indexed_session_is_not_shown(engine: Living, method: str, path: str) -> None:
     params = {"message_index": 0} if method == "around" else {}
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowed) as refused:
         engine.call(method, session_path=path, **params)
+    assert "`indexctl sessions` lists them" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -196,6 +200,7 @@ def test_what_is_no_indexed_session_is_not_shown(engine: Living, method: str, pa
 def test_a_place_is_an_end_or_a_time(engine: Living, at: Any, target: int) -> None:
     answer = engine.call("around", session_path=ID, at=at, before=0, after=0)
 
+    assert (answer["project"], answer["resume"]) == ("/src/app", ["claude", "--resume", ID])
     assert answer["message_index"] == target
     assert [(m["index"], m["target"]) for m in answer["messages"]] == [(target, True)]
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from indexd.formats.lines import Decode, Record, decode, objects
-from indexd.model import Message, Rewind, SessionState
+from indexd.model import MAX_NAME_CHARS, Message, Rewind, SessionState
 
 Item = Message | Rewind
 
@@ -96,5 +96,6 @@ def following(item: Item, next_index: int) -> int:
 
 
 def facts(**values: object) -> dict[str, str]:
-    """Return those of `values` that are known: texts that are not empty."""
-    return {name: value for name, value in values.items() if isinstance(value, str) and value}
+    """Return those of `values` that are known: texts that are not empty, none of them long."""
+    known = {name: value for name, value in values.items() if isinstance(value, str) and value}
+    return {name: value[:MAX_NAME_CHARS] for name, value in known.items()}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from indexd.formats.lines import Record, decoded, mapping, milliseconds, string
-from indexd.model import TOOL_KINDS, Block, Kind, Message, SessionState
+from indexd.model import MAX_NAME_CHARS, TOOL_KINDS, Block, Kind, Message, SessionState
 
 # A call whose result never comes would be remembered for ever.
 MAX_OPEN_CALLS = 1000
@@ -48,14 +48,14 @@ def note(state: SessionState, **facts: object) -> None:
     """Take over the facts that are known; a later one replaces an earlier one."""
     for name, value in facts.items():
         if isinstance(value, str) and value:
-            state.facts[name] = value
+            state.facts[name] = value[:MAX_NAME_CHARS]
 
 
 def note_first(state: SessionState, **facts: object) -> None:
     """Take over the facts that were not known so far."""
     for name, value in facts.items():
         if name not in state.facts and isinstance(value, str) and value:
-            state.facts[name] = value
+            state.facts[name] = value[:MAX_NAME_CHARS]
 
 
 def plain(content: object) -> str:
@@ -72,7 +72,7 @@ def plain(content: object) -> str:
 def opened(state: SessionState, call_id: object, name: str) -> None:
     """Remember the tool that call `call_id` asks for, until its result is seen."""
     if isinstance(call_id, str) and call_id:
-        state.calls[call_id] = name
+        state.calls[call_id] = name[:MAX_NAME_CHARS]
         if len(state.calls) > MAX_OPEN_CALLS:
             del state.calls[next(iter(state.calls))]
 
@@ -84,14 +84,14 @@ def closed(state: SessionState, call_id: object) -> str:
 
 def call(state: SessionState, call_id: object, name: object, arguments: object) -> Block:
     """Return the block of a tool call, and remember the call."""
-    tool = string(name)
+    tool = string(name)[:MAX_NAME_CHARS]
     opened(state, call_id, tool)
     return Block(Kind.TOOL_INPUT, "", tool, decoded(arguments))
 
 
 def result(tool: str, text: str, failed: bool) -> Block:
     """Return the block of a tool's result."""
-    return Block(Kind.TOOL_ERROR if failed else Kind.TOOL_OUTPUT, text, tool)
+    return Block(Kind.TOOL_ERROR if failed else Kind.TOOL_OUTPUT, text, tool[:MAX_NAME_CHARS])
 
 
 def reads_as_error(text: str) -> bool:

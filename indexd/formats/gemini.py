@@ -21,7 +21,7 @@ from indexd.formats.content import (
     said,
 )
 from indexd.formats.lines import Record, mapping, sequence, string
-from indexd.model import Block, Kind, Message, Rewind, SessionState
+from indexd.model import MAX_NAME_CHARS, Block, Kind, Message, Rewind, SessionState
 
 _HOST = HostText(whole="<(?:session_context|state_snapshot|scratchpad)>")
 _TYPES = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -156,7 +156,7 @@ def _assistant(record: Record) -> Iterator[Block]:
 
 def _call(asked: Record) -> Iterator[Block]:
     """Return a call and its result, which stand in the same object."""
-    tool, status = string(asked.get("name")), asked.get("status")
+    tool, status = string(asked.get("name"))[:MAX_NAME_CHARS], asked.get("status")
     yield Block(Kind.TOOL_INPUT, "", tool, asked.get("args"))
     responses = [
         mapping(mapping(mapping(part).get("functionResponse")).get("response"))
