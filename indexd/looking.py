@@ -48,9 +48,9 @@ class Looked:
         """Note sessions that are gone unless they are found."""
         self._suspects |= {record.path: record for record in records}
 
-    def differing(self) -> list[Found]:
-        """Return what was found and is not as it is known."""
-        return [f for path, f in self._found.items() if f.differs(self._library.get(path))]
+    def found(self) -> list[Found]:
+        """Return what was found."""
+        return list(self._found.values())
 
     def gone(self) -> list[Record]:
         """Return the known sessions that are not there any more."""

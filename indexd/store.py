@@ -256,7 +256,7 @@ class Store:
     def _begin_anew(self) -> None:
         """Set aside what is there and open empty rows. Raises what opening raises."""
         self._close_rows()
-        aside = f"{self.directory}.corrupt"
+        aside = set_aside(self.directory)
         if os.path.lexists(self.directory):
             _remove(aside)
             os.rename(self.directory, aside)
@@ -267,6 +267,11 @@ class Store:
         if rows is not None:
             with contextlib.suppress(Exception):  # What is damaged may not even close.
                 rows.close()
+
+
+def set_aside(directory: str) -> str:
+    """Return where the rows of `directory` are put when they cannot be used."""
+    return f"{directory}.corrupt"
 
 
 def _reason(error: Exception) -> str:

@@ -129,6 +129,26 @@ def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
     assert total(home, "quince", "salsify") == [500, 21]
 
 
+def test_only_rows_of_this_very_analysis_are_kept(home: Path) -> None:
+    cache = home / "cache"
+    cache.mkdir()
+    name = rows(home).parent.name
+    own = {name, f"{name}.corrupt", f"base-{name}"}
+    others = {f"{name}1", f"base-{name}1", f"base-{name}.new", f"sessions-old-{name}"}
+    for each in own | others:
+        if each.startswith("base-"):
+            (cache / each).write_bytes(b"")
+        else:
+            (cache / each).mkdir()
+    (cache / "unrelated").write_bytes(b"")
+
+    assert total(home, "quince") == [0]
+
+    left = set(os.listdir(cache))
+    assert {name, f"{name}.corrupt", "unrelated"} <= left
+    assert not left & others
+
+
 def test_a_cache_of_an_older_version_is_read_anew(home: Path) -> None:
     of = settings(str(home), str(home / "cache"))
     claude(f"{home}/sessions/a.jsonl", [Said("user", "quince", 1_786_000_000_000)], session="a")
