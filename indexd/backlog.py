@@ -118,7 +118,8 @@ class Backlog:
         """Read one file beside all else; it may change again, or go, while it is read."""
         path = found.candidate.path
         old = self._library.get(path)
-        task = Task(found, old, self._library.new_file_id(), self._profile, thorough)
+        new_id = self._library.new_file_id()
+        task = Task(found, old, new_id, self._profile, thorough, restore=True)
         try:
             change: Change | Exception = await to_thread.run_sync(
                 attend, task, self._fetch, limiter=self._beside

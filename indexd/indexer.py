@@ -79,6 +79,7 @@ class Indexer:
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._again: set[str] = set()
+        self._losses = 0
 
     # What others ask.
 
@@ -241,6 +242,11 @@ class Indexer:
             if record.path not in here and (swept is None or record.root in swept)
         ]
         await self._attend_to(differing, gone)
+        if roots is None and self._losses != (losses := self._store.losses):
+            # What is known without rows would have to be read again after a restart.
+            self._losses = losses
+            self.backlog.add([f for f in everything if self.library.get(f.candidate.path)])
+            self.backlog.start()
         return bool(differing or gone)
 
     async def _settle_doubts(self, now_ns: int) -> None:

@@ -144,6 +144,25 @@ def test_around_reads_a_session_again_whose_rows_were_lost(home: Path, what: str
         assert total(running_engine, "cherry") == 1
 
 
+def test_sessions_whose_rows_were_lost_are_read_again_though_they_rest(home: Path) -> None:
+    write(home, "a.jsonl", "apricot", "cherry")
+    write(home, "empty.jsonl")
+    with engine(home) as running_engine:
+        shutil.rmtree(rows(home))
+        write(home, "b.jsonl", "so that something is written")
+        assert total(running_engine, "something") == 1
+        running_engine.sweep_later()
+        running_engine.settled()
+        (degraded,) = running_engine.call("status")["degraded"]
+        assert "removed while in use" in degraded
+        assert total(running_engine, "cherry") == 1
+
+    kept = Store(str(rows(home)))
+    kept.start()
+    assert [len(kept.scan(prefix)) for prefix in (b"f", b"s", b"m")] == [3, 2, 2]
+    kept.close()
+
+
 def test_another_database_in_the_place_of_ours_is_not_mixed_with_it(tmp_path: Path) -> None:
     other, ours = Store(str(tmp_path / "other")), Store(str(tmp_path / "ours"))
     for store, value in ((other, b"other"), (ours, b"ours")):
