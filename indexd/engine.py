@@ -34,7 +34,7 @@ from indexd.requests import (
 )
 from indexd.searching import Searcher
 from indexd.server import Method
-from indexd.service import Service
+from indexd.service import BaseCare, Service
 from indexd.store import Store, set_aside
 from indexd.text import ANALYSIS, Profile
 from indexd.tool_search import SearchSettings
@@ -74,6 +74,7 @@ class Engine:
             self.indexer.catch_up,
             self._pending,
             self.indexer.restore_rows,
+            BaseCare(self.indexer.upkeep.sound, self.indexer.restore_base),
         )
         self._tools = Tools(
             _tool_settings(settings),
@@ -148,7 +149,8 @@ class Engine:
         known = list(indexer.library)
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot
-        degraded = [text for text in (self._store.degraded, self._store.notice) if text]
+        notices = (self._store.degraded, self._store.notice, indexer.upkeep.notice)
+        degraded = [text for text in notices if text]
         degraded += self._tools.degraded
         return {
             "version": __version__,

@@ -37,6 +37,7 @@ from indexd.records import Record
 from indexd.roots import Root
 from indexd.schedule import Schedule
 from indexd.settling import Change, rows_are_whole
+from indexd.source import DamagedSegment
 from indexd.store import Store
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
@@ -133,6 +134,14 @@ class Indexer:
                 self._distrust(record)
                 await self._attend_to(await self._in_thread(finding.known, root, record), [])
 
+    async def restore_base(self) -> bool:
+        """Do without a base that is damaged, and read again what it alone held; say if it was."""
+        async with self._in_turn():
+            abandoned = await self.upkeep.abandon_base()
+            if abandoned:
+                await self._sweep()
+        return abandoned
+
     async def changed_roots(self, roots: Sequence[Root]) -> None:
         """Follow another configuration of roots."""
         async with self._in_turn():
@@ -152,7 +161,7 @@ class Indexer:
                 tasks.start_soon(self._following)
                 tasks.start_soon(self._sweeping)
                 tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self.upkeep.run)
+                tasks.start_soon(self._keeping_up)
         finally:
             self.roots.close()
 
@@ -225,6 +234,8 @@ class Indexer:
         """Compare the files of some roots, or of all, with what is known; say if any differed."""
         if roots is None:
             await self._open_roots()
+            if not self.upkeep.sound():
+                await self.upkeep.abandon_base()
         chosen = list(self.roots.opened.values()) if roots is None else roots
         try:
             everything = await self._in_thread(finding.sweep, chosen)
@@ -248,6 +259,14 @@ class Indexer:
             self.backlog.add([f for f in everything if self.library.get(f.candidate.path)])
             self.backlog.start()
         return bool(differing or gone)
+
+    async def _keeping_up(self) -> None:
+        while True:
+            try:
+                await self.upkeep.run()
+            except DamagedSegment:
+                if not await self.restore_base():
+                    raise
 
     async def _settle_doubts(self, now_ns: int) -> None:
         """Read again, once they rest, the files of whose middle an append left a doubt.

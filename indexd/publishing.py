@@ -128,4 +128,3 @@ def _facts(record: Record) -> list[FileFacts] | Exception:
         return [record.facts()] if record.agent else []
     except Exception as error:
         return error
-
