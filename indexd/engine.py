@@ -73,7 +73,7 @@ class Engine:
             sources,
             self.indexer.catch_up,
             self._pending,
-            self.indexer.restore_rows,
+            self.indexer.restore,
             BaseCare(self.indexer.upkeep.sound, self.indexer.restore_base),
         )
         self._tools = Tools(

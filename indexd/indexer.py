@@ -123,16 +123,19 @@ class Indexer:
             await self._sweep()
         return sum(record is not None for record in chosen)
 
-    async def restore_rows(self, path: str) -> None:
-        """Read a session again if the cache has lost rows of it."""
-        async with self._turn:
+    async def restore(self, path: str) -> bool:
+        """Read a session again if it has changed, or the cache has lost rows of it; say if so."""
+        async with self._in_turn():
             record = self.library.get(path)
             root = self.roots.of(path)
             if record is None or root is None:
-                return
+                return False
             if not await self._in_thread(rows_are_whole, record, self._store.get):
                 self._distrust(record)
-                await self._attend_to(await self._in_thread(finding.known, root, record), [])
+            now = await self._in_thread(finding.known, root, record)
+            news = list(filter(self._is_news, now))
+            await self._attend_to(news, [] if now else [record])
+            return bool(news)
 
     async def restore_base(self) -> bool:
         """Do without a base that is damaged, and read again what it alone held; say if it was."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from indexd import confine, datafile
 from indexd.datafile import DataFile
-from indexd.errors import Busy
+from indexd.errors import Busy, NotAllowed
 from indexd.finding import OpenRoot
 from indexd.formats import Format
 from indexd.formats.registry import FORMATS
@@ -20,6 +20,15 @@ from indexd.messages import Place
 from indexd.model import TOOL_KINDS, Message, SessionState
 from indexd.records import Record
 from indexd.settling import Fetch, places_of
+from indexd.tail import Stamp
+
+
+class Changed(Busy):
+    """Raised when the file of the session at `path` is not as it was last looked at."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("the session is changing", "ask again in a moment")
+        self.path = path
 
 
 class Recalled(NamedTuple):
@@ -43,27 +52,32 @@ def places(record: Record, first: int, last: int, fetch: Fetch) -> list[Place]:
 
 
 def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Recalled]:
-    """Return the wanted messages of a session, those that can still be read.
+    """Return the wanted messages of a session; of an unchanged file, those that can be read.
 
-    Raises NotAllowed when the file is not the indexed one any more, or may not be opened; Busy
-    without a descriptor to spare.
+    Raises Changed when one is not to be had because the file is not the indexed one any more, may
+    not be opened, or changed; Busy without a descriptor to spare.
     """
     if record.checkpoint is None:
-        raise confine.refusal()
+        raise Changed(record.path)
     stamp = record.checkpoint.stamp
     identity = confine.Identity(stamp.device, stamp.inode)
     try:
         fd = root.directory.open(record.data_path, identity)
+    except NotAllowed as error:
+        raise Changed(record.path) from error
     except OSError as error:
         raise Busy("the daemon has no descriptors left", "try again in a moment") from error
     try:
         reader = FORMATS[record.agent]
         lines = _lines(datafile.opened(fd, os.fstat(fd).st_size), wanted)
-        return [
+        recalled = [
             Recalled(place, message)
             for place in wanted
             if (message := _message(reader, record, lines[place.offset], place)) is not None
         ]
+        if len(recalled) < len(wanted) and Stamp.of(os.fstat(fd)) != stamp:
+            raise Changed(record.path)
+        return recalled
     except OSError as error:
         raise confine.refusal() from error
     finally:

@@ -14,10 +14,12 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import history
 from indexd.around import around
-from indexd.errors import Busy, IndexdError
+from indexd.errors import Busy, IndexdError, NotAllowed
 from indexd.index import Index, Snapshot
 from indexd.located import Sources
 from indexd.paging import Page, Pages
+from indexd.paths import plain_path
+from indexd.recall import Changed
 from indexd.requests import Around, History, Search, Sessions, Show, Sync
 from indexd.searching import Searcher
 from indexd.sessions import sessions
@@ -44,8 +46,9 @@ class Service:
     """Answers `search`, `around`, `show`, `sessions`, `history` and `sync`.
 
     `catch_up` returns once everything written before it was called is in the index; `pending`
-    says how many files and bytes are not read yet; `restore_rows` has a session read again if
-    the cache has lost rows of it; `base` sees to the base.
+    says how many files and bytes are not read yet; `restore` has a session read again if it
+    is not what it was when last looked at, or the cache has lost rows of it; `base` sees to the
+    base.
     """
 
     def __init__(
@@ -55,12 +58,12 @@ class Service:
         sources: Sources,
         catch_up: Callable[[], Awaitable[None]],
         pending: Callable[[], tuple[int, int]],
-        restore_rows: Callable[[str], Awaitable[None]],
+        restore: Callable[[str], Awaitable[bool]],
         base: BaseCare,
     ) -> None:
         self._index, self._searcher, self._sources = index, searcher, sources
         self._catch_up, self._pending = catch_up, pending
-        self._restore_rows, self._base = restore_rows, base
+        self._restore, self._base = restore, base
         self._threads = CapacityLimiter(THREADS)
         self._pages = Pages()
 
@@ -156,9 +159,13 @@ class Service:
                 return await to_thread.run_sync(
                     answer, self._sources, files, request, limiter=self._threads
                 )
-            except RowsLost as lost:  # By an append at this moment, or with the cache.
-                await self._restore_rows(lost.path)
-        raise Busy("the session is being read again", "ask again in a moment")
+            except (RowsLost, Changed) as error:  # By a change at this moment, or with the cache.
+                await self._catch_up()
+                await self._restore(error.path)
+            except NotAllowed:  # Or it was no session for a moment only.
+                if not await self._restore(plain_path(request.session_path)):
+                    raise
+        raise Busy("the session is changing, or being read again", "ask again in a moment")
 
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -142,6 +143,63 @@ def test_around_reads_a_session_again_whose_rows_were_lost(home: Path, what: str
 
         assert [message["text"] for message in answer["messages"]] == ["apricot", "cherry"]
         assert total(running_engine, "cherry") == 1
+
+
+def save_by_rename(path: Path, data: bytes) -> None:
+    path.with_suffix(".new").write_bytes(data)
+    os.rename(path.with_suffix(".new"), path)
+
+
+def truncate_and_write(path: Path, data: bytes) -> None:
+    os.truncate(path, len(data) // 3)
+    with open(path, "r+b") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("rewrite", [save_by_rename, truncate_and_write, Path.write_bytes])
+def test_around_tells_of_one_state_of_a_session_that_is_rewritten_all_the_time(
+    home: Path, rewrite: Callable[[Path, bytes], object]
+) -> None:
+    path = write(home, "a.jsonl", *(f"state0 {n}" for n in range(20)))
+    done = threading.Event()
+
+    def keep_rewriting() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            texts = [f"state{number} {n} " * (1 + number % 3) for n in range(20 + number % 7)]
+            rewrite(path, b"".join(map(said, texts)))
+
+    writer = threading.Thread(target=keep_rewriting)
+    with engine(home) as running_engine:
+        writer.start()
+        try:
+            answers = [around_of(running_engine, path) for _ in range(15)]
+        finally:
+            done.set()
+            writer.join()
+        assert around_of(running_engine, path) != "busy"
+    # Written in place it is short for moments, or empty, and then no session.
+    true = {
+        save_by_rename: {"busy"},
+        truncate_and_write: {"busy", "not_found"},
+        Path.write_bytes: {"busy", "not_found", "not_allowed"},
+    }
+    assert {each for each in answers if isinstance(each, str)} <= true[rewrite]
+    for each in answers:
+        if not isinstance(each, str):
+            assert len(each) == 7
+
+
+def around_of(of: Living, path: Path) -> str | list[str]:
+    """Return the texts around message 5, or the code of the error."""
+    try:
+        answer = of.call("around", session_path=str(path), message_index=5)
+    except IndexdError as error:
+        return error.code
+    texts = [message["text"] for message in answer["messages"]]
+    assert len({text.split()[0] for text in texts}) == 1
+    return texts
 
 
 def test_sessions_whose_rows_were_lost_are_read_again_though_they_rest(home: Path) -> None:
