@@ -18,7 +18,7 @@ from indexd.model import SessionState
 from indexd.reading import BATCH_CHARACTERS, Job, Outcome, read
 from indexd.records import Record
 from indexd.segment import Segment
-from indexd.settling import Change, Fetch, RowsLost, settle
+from indexd.settling import Change, Fetch, RowsLost, rows_are_whole, settle
 from indexd.split import by_file
 from indexd.tail import Stamp
 from indexd.text import Profile
@@ -31,7 +31,8 @@ class Task(NamedTuple):
     """A session to attend to: as found now, as known before, and the id it gets if it is new.
 
     `thorough` asks for proof that what is known of it still stands, see `tail.examine`. With a
-    `limit`, a file of more bytes than that is not read from its beginning.
+    `limit`, a file of more bytes than that is not read from its beginning. `restore` has it read
+    from there if the cache has lost rows of it.
     """
 
     found: Found
@@ -40,6 +41,7 @@ class Task(NamedTuple):
     profile: Profile
     thorough: bool = False
     limit: int | None = None
+    restore: bool = False
 
 
 def attend(task: Task, fetch: Fetch) -> Change:
@@ -48,8 +50,9 @@ def attend(task: Task, fetch: Fetch) -> Change:
     Raises NotAllowed when the file may not be opened or is gone, OSError when reading fails,
     TooMuch when it is to be read from the beginning and is over the task's limit.
     """
+    whole = not task.restore or task.old is None or rows_are_whole(task.old, fetch)
     try:
-        return settle(task.old, _counted(look(task), task.profile), fetch)
+        return settle(task.old, _counted(look(task, anew=not whole), task.profile), fetch)
     except RowsLost:  # Begin anew, as for a file never seen.
         return settle(task.old, _counted(look(task, anew=True), task.profile), fetch)
 

@@ -20,7 +20,6 @@ from indexd.finding import Found
 from indexd.library import Library
 from indexd.publishing import Publisher
 from indexd.settling import Change, Fetch
-from indexd.tail import Stamp
 from indexd.text import Profile
 from indexd.workers import Worker, WorkerDied, WorkerUnusable
 
@@ -58,7 +57,6 @@ class Backlog:
         self._reading: set[str] = set()
         self._usable = True
         self._deaths: Counter[str] = Counter()
-        self._deadly: dict[str, Stamp] = {}
         self._beside = CapacityLimiter(1)
         self._added, self._fewer = anyio.Event(), anyio.Event()
 
@@ -67,10 +65,6 @@ class Backlog:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def leaves_out(self, found: Found) -> bool:
-        """Say whether a worker died of this file, as it still is."""
-        return self._deadly.get(found.candidate.path) == found.stamp
 
     def add(self, files: list[Found]) -> None:
         """Let files wait; one that waits already waits in its newer form."""
@@ -124,7 +118,8 @@ class Backlog:
         """Read one file beside all else; it may change again, or go, while it is read."""
         path = found.candidate.path
         old = self._library.get(path)
-        task = Task(found, old, self._library.new_file_id(), self._profile, thorough)
+        new_id = self._library.new_file_id()
+        task = Task(found, old, new_id, self._profile, thorough, restore=True)
         try:
             change: Change | Exception = await to_thread.run_sync(
                 attend, task, self._fetch, limiter=self._beside
@@ -199,8 +194,8 @@ class Backlog:
         log.warning("worker died files=%d first=%r", len(batch), first)
         self._deaths.update(found.candidate.path for found in batch)
         if len(batch) == 1 and self._deaths[first] >= DEATHS:
-            self._publisher.problems[first] = f"left out until it changes: {error}"
-            self._deadly[first] = batch[0].stamp
+            reason = f"left out until it changes: {error}"
+            self._publisher.give_up(batch[0], reason, lasting=True)
             self._done(batch[0])
 
 

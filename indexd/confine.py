@@ -92,7 +92,7 @@ def relative_below(root: str, path: str) -> str | None:
 
 
 class RootDirectory:
-    """A root held open: the directory it was at start, whatever its path leads to by now.
+    """A root held open: the directory it was when opened, whatever its path leads to by now.
 
     The descriptor is closed with the last reference: a thread that still reads through a root
     which was let go must not find another directory under the same number.
@@ -103,6 +103,7 @@ class RootDirectory:
 
         Raises OSError when it is not a directory that can be reached.
         """
+        self._given = path
         self.path = os.path.realpath(path, strict=True)
         self.fd = os.open(self.path, os.O_DIRECTORY | HANDLE_FLAGS)
         # Threads may be about to open something below: it closes when the last lets go of it.
@@ -122,11 +123,14 @@ class RootDirectory:
         return open_below(self.fd, relative, identity)
 
     def is_current(self) -> bool:
-        """Say whether the root's path still leads to the directory held open."""
+        """Say whether the root's path, and the one it was given by, still lead here."""
         try:
-            return identity_of(os.stat(self.path, follow_symlinks=False)) == self.identity
+            there = [os.stat(self.path, follow_symlinks=False)]
+            if self._given != self.path:
+                there.append(os.stat(self._given))
         except OSError:
             return False
+        return all(identity_of(status) == self.identity for status in there)
 
     def close(self) -> None:
         """Close the directory now, when nobody else can hold it."""

@@ -28,12 +28,14 @@ SEND_CHUNK_BYTES = 256 * 1024
 class Limits:
     """How many connections there may be, and how many seconds each step may take.
 
-    patience_seconds: how long a peer may keep its place without a hello when all are taken.
+    patience_seconds: how long a peer may keep its place without a hello when all are taken;
+    rest_seconds: and without a request after it.
     """
 
     connections: int = CONNECTIONS
     hello_seconds: float = 2.0
     patience_seconds: float = 0.5
+    rest_seconds: float = 5.0
     idle_seconds: float = 60.0
     frame_seconds: float = 5.0
     stall_seconds: float = 5.0
@@ -54,17 +56,22 @@ class Connection:
         self._limits = limits
         self._large = large
 
-    async def receive(self, idle_seconds: float, limit: int) -> dict[str, Any]:
-        """Return the map in the next frame, whose body may have `limit` bytes.
+    async def begun(self, idle_seconds: float) -> None:
+        """Return once the next frame begins; raises Idle when that takes over `idle_seconds`.
 
-        Raises Idle when the frame does not begin within `idle_seconds`, Timeout when it does
-        not end in time, BadRequest when it is not one the protocol allows (what follows cannot
-        be told apart then), and anyio's errors when the peer is gone.
+        Raises anyio's errors when the peer is gone, as all of these do.
         """
         with anyio.move_on_after(idle_seconds) as idle:
             await self._fill(1)
         if idle.cancelled_caught:
             raise Idle
+
+    async def receive(self, limit: int) -> dict[str, Any]:
+        """Return the map in the frame that has begun, whose body may have `limit` bytes.
+
+        Raises Timeout when it does not end in time, BadRequest when it is not one the protocol
+        allows (what follows cannot be told apart then).
+        """
         length = protocol.body_length(await self._take(protocol.HEADER.size), limit)
         if length <= protocol.MAX_REQUEST_BYTES:
             return protocol.decode(await self._take(length))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, cast
 
 import anyio
@@ -34,8 +34,8 @@ from indexd.requests import (
 )
 from indexd.searching import Searcher
 from indexd.server import Method
-from indexd.service import Service
-from indexd.store import Store
+from indexd.service import BaseCare, Service
+from indexd.store import Store, set_aside
 from indexd.text import ANALYSIS, Profile
 from indexd.tool_search import SearchSettings
 from indexd.tools import Tools
@@ -50,8 +50,9 @@ class Engine:
         profile = cast(Profile, settings.analysis.profile)
         # What rows mean depends on how texts are read and analysed: each way has a directory.
         name = f"sessions-{profile}-{ANALYSIS}-{records.VERSION}"
+        base_name = f"base-{name}"
         os.makedirs(settings.cache_dir, mode=0o700, exist_ok=True)
-        _remove_others(settings.cache_dir, name)
+        _remove_others(settings.cache_dir, (name, set_aside(name), base_name))
         self._store = Store(os.path.join(settings.cache_dir, name))
         self._index = Index()
         copies = Copies()
@@ -61,10 +62,10 @@ class Engine:
             settings.roots,
             profile,
             settings.cache_dir,
-            f"base-{name}",
+            base_name,
             copies.prepare if profile == "code" else _nothing,
         )
-        sources = Sources(self.indexer.library.get, self.indexer.root_of, self._store.get)
+        sources = Sources(self.indexer.library.get, self.indexer.roots.of, self._store.get)
         searcher = Searcher(sources, profile, settings.history, copies)
         self._service = Service(
             self._index,
@@ -72,7 +73,8 @@ class Engine:
             sources,
             self.indexer.catch_up,
             self._pending,
-            self.indexer.restore_rows,
+            self.indexer.restore,
+            BaseCare(self.indexer.upkeep.sound, self.indexer.restore_base),
         )
         self._tools = Tools(
             _tool_settings(settings),
@@ -147,7 +149,8 @@ class Engine:
         known = list(indexer.library)
         files_pending, bytes_pending = self._pending()
         snapshot = self._index.snapshot
-        degraded = [text for text in (self._store.degraded, self._store.notice) if text]
+        notices = (self._store.degraded, self._store.notice, indexer.upkeep.notice)
+        degraded = [text for text in notices if text]
         degraded += self._tools.degraded
         return {
             "version": __version__,
@@ -161,8 +164,8 @@ class Engine:
             "bytes_pending": bytes_pending,
             "index_bytes": status.directory_bytes(settings.cache_dir),
             "rss_bytes": status.rss_bytes(),
-            "watch": indexer.watch_status(),
-            "roots": status.roots(settings.roots, indexer.opened_roots, known),
+            "watch": indexer.roots.status(),
+            "roots": status.roots(settings.roots, indexer.roots.opened, known),
             "agents": status.agents(known),
             "servers": self._tools.servers(),
             "problems": [
@@ -200,10 +203,10 @@ def _nothing(snapshot: Snapshot) -> None:
     """Profile `seed` counts every copy, unless asked otherwise."""
 
 
-def _remove_others(cache_dir: str, name: str) -> None:
+def _remove_others(cache_dir: str, kept: Container[str]) -> None:
     """Remove the rows of other versions and analyses; they could only grow old."""
     for other in os.listdir(cache_dir):
-        if other.startswith(("sessions-", "base-")) and name not in other:
+        if other.startswith(("sessions-", "base-")) and other not in kept:
             path = os.path.join(cache_dir, other)
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)

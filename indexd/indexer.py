@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -24,8 +24,8 @@ from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
 from indexd.confine import EXHAUSTED
-from indexd.discover import skipped
 from indexd.finding import Found, OpenRoot
+from indexd.followed import FollowedRoots
 from indexd.formats.registry import named_by_path
 from indexd.index import Index, Snapshot
 from indexd.library import Library
@@ -36,10 +36,10 @@ from indexd.records import Record
 from indexd.roots import Root
 from indexd.schedule import Schedule
 from indexd.settling import Change, rows_are_whole
+from indexd.source import DamagedSegment
 from indexd.store import Store
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
-from indexd.watch import Watcher
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,10 +66,8 @@ class Indexer:
         prepare: Callable[[Snapshot], None],
     ) -> None:
         self.library = Library()
-        self.opened_roots: dict[str, OpenRoot] = {}
-        self._store, self._configured, self._profile = store, list(roots), profile
-        self._cookies = os.path.join(cache_dir, "cookies")
-        self._watcher: Watcher | None = None
+        self.roots = FollowedRoots(roots, os.path.join(cache_dir, "cookies"), self._wake)
+        self._store, self._profile = store, profile
         base_path = os.path.join(cache_dir, base_name)
         self._turn = anyio.Lock()
         busy: Callable[[], bool] = lambda: bool(self.backlog)  # noqa: E731
@@ -79,14 +77,16 @@ class Indexer:
         self._one = CapacityLimiter(1)
         self._listed, self._swept = anyio.Event(), anyio.Event()
         self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._again: set[str] = set()
+        self._losses = 0
 
     # What others ask.
 
     @property
     def problems(self) -> dict[str, str]:
         """Return by session path why a file that is there gives nothing."""
-        return self._publisher.problems
+        return self._publisher.problems()
 
     async def listed(self) -> None:
         """Return once it is known what there is to read."""
@@ -103,12 +103,13 @@ class Indexer:
         Files of the backlog are not waited for.
         """
         await self._swept.wait()
-        assert self._watcher is not None
-        seen = await asyncio.wrap_future(self._watcher.barrier())
+        seen = await asyncio.wrap_future(self.roots.barrier())
         async with self._in_turn():
             await self._take_events()
-            unseen = [r for r in self.opened_roots.values() if not seen or self._polled(r)]
-            if unseen:
+            # No event tells of a link above a root that leads elsewhere by now.
+            if not seen or self.roots.moved():
+                await self._sweep()
+            elif unseen := self.roots.polled():
                 await self._sweep(unseen)
 
     async def reindex(self, path: str | None) -> int:
@@ -121,25 +122,33 @@ class Indexer:
             await self._sweep()
         return sum(record is not None for record in chosen)
 
-    async def restore_rows(self, path: str) -> None:
-        """Read a session again if the cache has lost rows of it."""
-        async with self._turn:
+    async def restore(self, path: str) -> bool:
+        """Read a session again if it has changed, or the cache has lost rows of it; say if so."""
+        async with self._in_turn():
             record = self.library.get(path)
-            root = self.root_of(path)
+            root = self.roots.of(path)
             if record is None or root is None:
-                return
+                return False
             if not await self._in_thread(rows_are_whole, record, self._store.get):
                 self._distrust(record)
-                await self._attend_to(await self._in_thread(finding.known, root, record), [])
+            now = await self._in_thread(finding.known, root, record)
+            news = list(filter(self._is_news, now))
+            await self._attend_to(news, [] if now else [record])
+            return bool(news)
+
+    async def restore_base(self) -> bool:
+        """Do without a base that is damaged, and read again what it alone held; say if it was."""
+        async with self._in_turn():
+            abandoned = await self.upkeep.abandon_base()
+            if abandoned:
+                await self._sweep()
+        return abandoned
 
     async def changed_roots(self, roots: Sequence[Root]) -> None:
         """Follow another configuration of roots."""
         async with self._in_turn():
-            self._configured = list(roots)
-            self._open_roots()
-            old, self._watcher = self._watcher, await self._in_thread(self._watch, _loop())
-            if old is not None:
-                await self._in_thread(old.close)
+            self.roots.configure(roots)
+            self._publisher.forget_problems()
             await self._sweep()
 
     # The process around it.
@@ -148,49 +157,29 @@ class Indexer:
         """Restore what the cache holds, then follow the files until cancelled."""
         await self._in_thread(self.upkeep.restore)
         task_status.started()
-        self._open_roots()
-        self._watcher = await self._in_thread(self._watch, _loop())
+        await self._open_roots()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._following)
                 tasks.start_soon(self._sweeping)
                 tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self.upkeep.run)
+                tasks.start_soon(self._keeping_up)
         finally:
-            self._watcher.close()
-
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> Watcher:
-        def wake() -> None:
-            loop.call_soon_threadsafe(self._changed.set)
-
-        watcher = Watcher(
-            [os.path.realpath(root.path) for root in self._configured],
-            self._cookies,
-            wake,
-            excluded=self._left_out,
-        )
-        watcher.start()
-        return watcher
-
-    def _left_out(self, directory: str) -> bool:
-        root = self.root_of(directory)
-        excluded = root is not None and root.excludes(directory)
-        return excluded or skipped(os.path.basename(directory))
+            self.roots.close()
 
     def healthy(self) -> bool:
         """Say whether the threads that everything rests on are alive."""
-        return self._store.alive() and (self._watcher is None or self._watcher.alive())
+        return self._store.alive() and self.roots.alive()
 
     def close(self) -> None:
         """Write down what a restart will want, in the little time there is."""
         self._store.close()
-        self.opened_roots.clear()
+        self.roots.opened.clear()
 
     # Following.
 
     async def _following(self) -> None:
         """Take events as they come, so that the index is current before anybody asks."""
-        assert self._watcher is not None
         await self._swept.wait()
         while True:
             await self._changed.wait()
@@ -200,19 +189,18 @@ class Indexer:
                 await self._take_events()
 
     async def _take_events(self) -> None:
-        assert self._watcher is not None
         self._changed.clear()
-        paths = self._watcher.drain() | self._again
+        paths = self.roots.drain() | self._again
         self._again = set()
-        if paths and self._open_roots():
+        if paths and await self._open_roots():
             await self._sweep()
         elif paths:
             try:
-                found, gone = await self._in_thread(look_at, paths, self.library, self.root_of)
+                found, gone = await self._in_thread(look_at, paths, self.library, self.roots.of)
             except OSError as error:
                 self._look_again(paths, error)
             else:
-                await self._attend_to(found, gone)
+                await self._attend_to(list(filter(self._is_news, found)), gone)
 
     def _look_again(self, paths: Iterable[str], error: OSError) -> None:
         """Keep in mind what could not be looked at for now; what is known of it stands."""
@@ -223,7 +211,7 @@ class Indexer:
     async def _sweeping(self) -> None:
         schedule = Schedule.starting(_now())
         while True:
-            polled = [root for root in list(self.opened_roots.values()) if self._polled(root)]
+            polled = self.roots.polled()
             await anyio.sleep(schedule.wait(_now(), polling=bool(polled)))
             full = _now() >= schedule.full_at
             async with self._in_turn():
@@ -234,27 +222,32 @@ class Indexer:
             now = _now()
             schedule = schedule.after_full(now, found=found) if full else schedule.after_poll(now)
 
-    def _polled(self, root: OpenRoot) -> bool:
-        return self._watcher is None or self._watcher.mode(root.path) == "poll"
+    async def sweep(self, now_ns: int) -> bool:
+        """Compare every file with what is known, at the time `now_ns` by the system's clock.
 
-    async def sweep(self, now_ns: int) -> None:
-        """Compare every file with what is known, at the time `now_ns` by the system's clock."""
+        Say whether any had to be looked at.
+        """
         async with self._in_turn():
-            await self._sweep()
+            found = await self._sweep()
         await self._settle_doubts(now_ns)
+        return found
 
     async def _sweep(self, roots: Sequence[OpenRoot] | None = None) -> bool:
         """Compare the files of some roots, or of all, with what is known; say if any differed."""
         if roots is None:
-            self._open_roots()
-        chosen = list(self.opened_roots.values()) if roots is None else roots
+            await self._open_roots()
+            if not self.upkeep.sound():
+                await self.upkeep.abandon_base()
+        chosen = list(self.roots.opened.values()) if roots is None else roots
         try:
             everything = await self._in_thread(finding.sweep, chosen)
         except OSError as error:
             self._look_again([root.path for root in chosen], error)
             return True
-        here = {found.candidate.path: found for found in everything}
-        differing = [f for p, f in here.items() if f.differs(self.library.get(p))]
+        here = {found.candidate.path for found in everything}
+        differing = [f for f in everything if self._is_news(f)]
+        if roots is None:
+            self._publisher.forget_problems(but=here)
         swept = None if roots is None else {root.path for root in roots}
         gone = [
             record
@@ -262,7 +255,20 @@ class Indexer:
             if record.path not in here and (swept is None or record.root in swept)
         ]
         await self._attend_to(differing, gone)
+        if roots is None and self._losses != (losses := self._store.losses):
+            # What is known without rows would have to be read again after a restart.
+            self._losses = losses
+            self.backlog.add([f for f in everything if self.library.get(f.candidate.path)])
+            self.backlog.start()
         return bool(differing or gone)
+
+    async def _keeping_up(self) -> None:
+        while True:
+            try:
+                await self.upkeep.run()
+            except DamagedSegment:
+                if not await self.restore_base():
+                    raise
 
     async def _settle_doubts(self, now_ns: int) -> None:
         """Read again, once they rest, the files of whose middle an append left a doubt.
@@ -273,7 +279,7 @@ class Indexer:
         for record in self.library:
             if budget < 0:
                 break
-            root = self.root_of(record.path)
+            root = self.roots.of(record.path)
             if root is None or record.checkpoint is None or record.checkpoint.proven:
                 continue
             for found in await self._in_thread(finding.known, root, record):
@@ -281,24 +287,20 @@ class Indexer:
                     budget -= found.stamp.size
                     await self.backlog.read_beside(found, thorough=True)
 
-    def _open_roots(self) -> bool:
-        """Open the roots that have appeared, let go of those that are gone; say if any was."""
-        before = self.opened_roots
-        self.opened_roots = finding.opened(self._configured, before)
-        return before != self.opened_roots
+    async def _open_roots(self) -> bool:
+        """Open and watch the roots that are there now; say if others were before."""
+        changed = self.roots.open()
+        await self._in_thread(self.roots.follow)
+        return changed
 
-    def root_of(self, path: str) -> OpenRoot | None:
-        """Return the open root that holds `path`."""
-        return next((r for r in list(self.opened_roots.values()) if r.holds(path)), None)
-
-    def watch_status(self) -> dict[str, Any]:
-        """Return how changes are noticed."""
-        return {} if self._watcher is None else self._watcher.status()
+    def _is_news(self, found: Found) -> bool:
+        """Say whether looking at a file may tell what is not known."""
+        known = self.library.get(found.candidate.path)
+        return found.differs(known) and not self._publisher.leaves_out(found)
 
     async def _attend_to(self, found: Sequence[Found], gone: Sequence[Record]) -> None:
         """Bring the index up to date with some files, now or by way of the backlog."""
-        found = [one for one in found if not self.backlog.leaves_out(one)]
-        found.sort(key=lambda one: one.stamp.mtime_ns, reverse=True)
+        found = sorted(found, key=lambda one: one.stamp.mtime_ns, reverse=True)
         prompt = [one for one in found if one.candidate.path not in self.backlog]
         # All of them are pending from now on, so that nobody is told otherwise.
         self.backlog.add(found)
@@ -366,12 +368,11 @@ class Indexer:
             with anyio.CancelScope(shield=True):
                 yield
 
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._changed.set)
+
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await to_thread.run_sync(lambda: work(*args), limiter=self._one)
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
 
 
 def _now() -> float:

@@ -15,7 +15,7 @@ from indexd.records import Record
 def look_at(
     paths: Iterable[str], library: Library, root_of: Callable[[str], OpenRoot | None]
 ) -> tuple[list[Found], list[Record]]:
-    """Return the sessions that differ around the changed paths, and the records now gone.
+    """Return the sessions around the changed paths, and the records now gone.
 
     An append to a known session looks at that file alone; anything else, at its directory,
     whose names decide together which files are sessions. So do the contents of event logs.
@@ -39,7 +39,7 @@ def look_at(
             looked.suspect(library.below(path))
     for root, record in resting:
         looked.at(root, record)
-    return looked.differing(), looked.gone()
+    return looked.found(), looked.gone()
 
 
 class Looked:
@@ -79,9 +79,9 @@ class Looked:
         """Note sessions that are gone unless they are found."""
         self._suspects |= {record.path: record for record in records}
 
-    def differing(self) -> list[Found]:
-        """Return what was found and is not as it is known."""
-        return [f for path, f in self._found.items() if f.differs(self._library.get(path))]
+    def found(self) -> list[Found]:
+        """Return what was found."""
+        return list(self._found.values())
 
     def gone(self) -> list[Record]:
         """Return the known sessions that are not there any more."""

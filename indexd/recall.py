@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from indexd import confine, datafile
 from indexd.datafile import DataFile, Span
-from indexd.errors import Busy
+from indexd.errors import Busy, NotAllowed
 from indexd.finding import OpenRoot
 from indexd.formats import Format
 from indexd.formats.registry import FORMATS
@@ -20,6 +20,15 @@ from indexd.messages import Place
 from indexd.model import TOOL_KINDS, Message, SessionState
 from indexd.records import Record
 from indexd.settling import Fetch, places_of
+from indexd.tail import Stamp
+
+
+class Changed(Busy):
+    """Raised when the file of the session at `path` is not as it was last looked at."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("the session is changing", "ask again in a moment")
+        self.path = path
 
 
 class Recalled(NamedTuple):
@@ -48,25 +57,32 @@ def messages(root: OpenRoot, record: Record, wanted: Sequence[Place]) -> list[Re
 
 
 def each(root: OpenRoot, record: Record, wanted: Iterable[Place]) -> Iterator[Recalled]:
-    """Yield the wanted messages of a session as they lie in its file, those still to be read.
+    """Yield the wanted messages of a session as they lie in its file, those that can be read.
 
-    No more than one line of the file is held. Raises NotAllowed when the file is not the indexed
-    one any more, or may not be opened; Busy without a descriptor to spare.
+    No more than one line of the file is held. Raises Changed when one is not to be had because
+    the file is not the indexed one any more, may not be opened, or changed; Busy without a
+    descriptor to spare.
     """
     if record.checkpoint is None:
-        raise confine.refusal()
+        raise Changed(record.path)
     stamp = record.checkpoint.stamp
     identity = confine.Identity(stamp.device, stamp.inode)
     try:
         fd = root.directory.open(record.data_path, identity)
+    except NotAllowed as error:
+        raise Changed(record.path) from error
     except OSError as error:
         raise Busy("the daemon has no descriptors left", "try again in a moment") from error
     try:
         reader = FORMATS[record.agent]
+        missing = False
         for place, line in _lines(datafile.opened(fd, os.fstat(fd).st_size), wanted):
             message = _message(reader, record, line, place)
             if message is not None:
                 yield Recalled(place, message)
+            missing = missing or message is None
+        if missing and Stamp.of(os.fstat(fd)) != stamp:
+            raise Changed(record.path)
     except OSError as error:
         raise confine.refusal() from error
     finally:

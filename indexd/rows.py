@@ -88,7 +88,12 @@ class _Cache(diskcache.Cache):  # type: ignore[misc]
 
     So SQLite keeps the index of its write-ahead log in memory. It would else map a file, and
     whoever cuts that file short would end this process. It must be said before the first read.
+
+    The library opens a database twice, and the first time writes down what is there already. Of
+    one that is whole this is taken back, so that it opens on a full disk too.
     """
+
+    _opened = False
 
     @property
     def _con(self) -> sqlite3.Connection:
@@ -104,7 +109,18 @@ class _Cache(diskcache.Cache):  # type: ignore[misc]
             for name, value in _SETTINGS.items():
                 if name.startswith("sqlite_"):
                     self.reset(name, value, update=False)
+            if not self._opened and _is_whole(connection):
+                connection.execute("BEGIN")
+            self._opened = True
         return connection
+
+
+def _is_whole(connection: sqlite3.Connection) -> bool:
+    """Say whether a database lacks nothing that opening it would add."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not tables >= _TABLES:
+        return False
+    return {key for (key,) in connection.execute("SELECT key FROM Settings")} >= _SETTING_NAMES
 
 
 class Rows:

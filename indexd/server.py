@@ -69,8 +69,9 @@ class Server:
         self.connections = 0
         self._accepting = anyio.CancelScope()
         self._waiting: set[anyio.CancelScope] = set()
-        # Who has not said hello yet, and since when; the longest first.
+        # Who has not said hello yet, and who asks nothing, and since when; the longest first.
         self._strangers: dict[anyio.CancelScope, float] = {}
+        self._idle: dict[anyio.CancelScope, float] = {}
         self._stopping = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -135,13 +136,19 @@ class Server:
         return False
 
     def _make_room(self) -> bool:
-        """Hang up on whoever owes us a hello for longest, if that is long; say if so."""
-        scope, since = next(iter(self._strangers.items()), (None, 0.0))
-        if scope is None or anyio.current_time() - since < self._limits.patience_seconds:
-            return False
-        del self._strangers[scope]
-        scope.cancel()
-        return True
+        """Hang up on who owes us a hello for longest, else on who is idle for longest.
+
+        Say if there is room now: nobody has to go who has not been silent for a while.
+        """
+        now, limits = anyio.current_time(), self._limits
+        patience = ((self._strangers, limits.patience_seconds), (self._idle, limits.rest_seconds))
+        for silent, seconds in patience:
+            scope, since = next(iter(silent.items()), (None, 0.0))
+            if scope is not None and now - since >= seconds:
+                del silent[scope]
+                scope.cancel()
+                return True
+        return False
 
     async def _serve(self, peer: socket.socket) -> None:
         try:
@@ -186,11 +193,15 @@ class Server:
         """Return the next request; raises Idle where there will be none."""
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
+            self._idle[scope] = anyio.current_time()
             try:
                 if not self._stopping:
-                    return await connection.receive(seconds, limit)
+                    await connection.begun(seconds)
+                    self._idle.pop(scope, None)
+                    return await connection.receive(limit)
             finally:
                 self._waiting.discard(scope)
+                self._idle.pop(scope, None)
         raise Idle
 
     async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,34 +8,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyio import CapacityLimiter, to_thread
 
 from indexd import history
 from indexd.around import around
-from indexd.errors import Busy
+from indexd.errors import Busy, IndexdError, NotAllowed
 from indexd.index import Index, Snapshot
 from indexd.located import Sources
 from indexd.paging import Page, Pages
+from indexd.paths import plain_path
+from indexd.recall import Changed
 from indexd.requests import Around, History, Search, Sessions, Show, Sync
 from indexd.searching import Searcher
 from indexd.sessions import sessions
 from indexd.settling import RowsLost
 from indexd.show import show
+from indexd.source import DamagedSegment
 
 # Scoring holds the interpreter; more threads than this would only wait for each other.
 THREADS = 2
 # How often `around` begins anew because what it was about to look up was replaced meanwhile.
 ROWS_TRIES = 5
+# How often an answer begins anew because the base it was read from was damaged.
+BASE_TRIES = 3
+
+
+class BaseCare(NamedTuple):
+    """Whether the base is what was written, and what has it restored if not."""
+
+    sound: Callable[[], bool]
+    restore: Callable[[], Awaitable[object]]
 
 
 class Service:
     """Answers `search`, `around`, `show`, `sessions`, `history` and `sync`.
 
     `catch_up` returns once everything written before it was called is in the index; `pending`
-    says how many files and bytes are not read yet; `restore_rows` has a session read again if
-    the cache has lost rows of it.
+    says how many files and bytes are not read yet; `restore` has a session read again if it
+    is not what it was when last looked at, or the cache has lost rows of it; `base` sees to the
+    base.
     """
 
     def __init__(
@@ -45,11 +58,12 @@ class Service:
         sources: Sources,
         catch_up: Callable[[], Awaitable[None]],
         pending: Callable[[], tuple[int, int]],
-        restore_rows: Callable[[str], Awaitable[None]],
+        restore: Callable[[str], Awaitable[bool]],
+        base: BaseCare,
     ) -> None:
         self._index, self._searcher, self._sources = index, searcher, sources
         self._catch_up, self._pending = catch_up, pending
-        self._restore_rows = restore_rows
+        self._restore, self._base = restore, base
         self._threads = CapacityLimiter(THREADS)
         self._pages = Pages()
 
@@ -59,11 +73,10 @@ class Service:
         page = None if request.generation is None else self._pages.get(request.generation)
         if request.sync and page is None:
             await self._catch_up()
-        page = page or Page(self._index.snapshot, time.time_ns() // 1_000_000)
-        snapshot = page.snapshot
-        answer = await to_thread.run_sync(
-            self._searcher.search, snapshot, request, page.now_ms, limiter=self._threads
+        page, answer = await self._answered(
+            lambda page: self._searcher.search(page.snapshot, request, page.now_ms), page
         )
+        snapshot = page.snapshot
         if len(answer["hits"]) == request.limit:
             self._pages.keep(page)
         if request.generation not in (None, snapshot.generation):
@@ -77,11 +90,33 @@ class Service:
         began = time.perf_counter()
         if request.sync:
             await self._catch_up()
-        snapshot = self._index.snapshot
-        answer = await to_thread.run_sync(
-            sessions, self._sources, snapshot, request, limiter=self._threads
+        page, answer = await self._answered(
+            lambda page: sessions(self._sources, page.snapshot, request)
         )
-        return self._completed(answer, snapshot, began)
+        return self._completed(answer, page.snapshot, began)
+
+    async def _answered(
+        self, answer: Callable[[Page], dict[str, Any]], page: Page | None = None
+    ) -> tuple[Page, dict[str, Any]]:
+        """Return what a thread answers from a page's snapshot, or else from the present one.
+
+        An answer counts if the base was sound to its end; else the base is restored, and the
+        answer is made anew.
+        """
+        for _ in range(BASE_TRIES):
+            page = page or Page(self._index.snapshot, time.time_ns() // 1_000_000)
+            try:
+                made = await to_thread.run_sync(answer, page, limiter=self._threads)
+                if self._base.sound():
+                    return page, made
+            except IndexdError:
+                raise
+            except Exception as error:
+                if self._base.sound() and not isinstance(error, DamagedSegment):
+                    raise
+            await self._base.restore()
+            self._pages, page = Pages(), None
+        raise Busy("the index is being repaired", "ask again in a moment")
 
     def _completed(
         self, answer: dict[str, Any], snapshot: Snapshot, began: float
@@ -124,9 +159,13 @@ class Service:
                 return await to_thread.run_sync(
                     answer, self._sources, files, request, limiter=self._threads
                 )
-            except RowsLost as lost:  # By an append at this moment, or with the cache.
-                await self._restore_rows(lost.path)
-        raise Busy("the session is being read again", "ask again in a moment")
+            except (RowsLost, Changed) as error:  # By a change at this moment, or with the cache.
+                await self._catch_up()
+                await self._restore(error.path)
+            except NotAllowed:  # Or it was no session for a moment only.
+                if not await self._restore(plain_path(request.session_path)):
+                    raise
+        raise Busy("the session is changing, or being read again", "ask again in a moment")
 
     async def history(self, request: History) -> dict[str, Any]:
         """Return the answer to `history`: the text that agents know."""

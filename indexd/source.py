@@ -35,16 +35,31 @@ class OpenFile:
     def __init__(self, path: str) -> None:
         self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._stamp = self._now()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset`. Raises DamagedSegment where the file is shorter."""
-        data = os.pread(self._descriptor, size, offset)
-        while len(data) < size:
-            piece = os.pread(self._descriptor, size - len(data), offset + len(data))
-            if not piece:
-                raise DamagedSegment("the base file is cut short")
-            data += piece
+        """Return `size` bytes from `offset`.
+
+        Raises DamagedSegment where the file is shorter, or cannot be read.
+        """
+        try:
+            data = os.pread(self._descriptor, size, offset)
+            while len(data) < size:
+                piece = os.pread(self._descriptor, size - len(data), offset + len(data))
+                if not piece:
+                    raise DamagedSegment("the base file is cut short")
+                data += piece
+        except OSError as error:
+            raise DamagedSegment(f"the base file cannot be read: {error.strerror}") from error
         return data
+
+    def unchanged(self) -> bool:
+        """Say whether nobody has written to the file, or cut it, since it was opened."""
+        return self._now() == self._stamp
+
+    def _now(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
 
     def __del__(self) -> None:
         if self._descriptor >= 0:

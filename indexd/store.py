@@ -37,13 +37,15 @@ class Store:
     A unit of changes given to `put` is written whole or not at all, and units are written in
     order. What waits to be written is already seen by `get` and `scan`.
 
-    degraded: why nothing can be written now. notice: why rows were lost, if any were.
+    degraded: why nothing can be written now. notice: why rows were lost, if any were; losses: how
+    often that has happened to rows in use.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.degraded: str | None = None
         self.notice: str | None = None
+        self.losses = 0
         self._rows: Rows | None = None
         # Guards what waits, and that nothing more is asked for after the end.
         self._lock = threading.Lock()
@@ -51,10 +53,12 @@ class Store:
         self._open, self._opened = False, threading.Event()
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._failures, self._retry_at = 0, 0.0
+        # Whether there are rows that could not be opened for now.
+        self._unopened = False
         self._thread = threading.Thread(target=self._run, name="indexd-store", daemon=True)
 
     def start(self) -> None:
-        """Open the rows, setting aside what cannot be opened."""
+        """Open the rows, setting aside what is damaged; what cannot be opened for now is kept."""
         self._open = True
         self._thread.start()
         self._opened.wait()
@@ -136,12 +140,18 @@ class Store:
     def _run(self) -> None:
         try:
             self._rows = Rows(self.directory)
-        except Exception as error:  # Any trouble at all means: rebuild.
-            self._rebuild(f"the cache was unusable and is being rebuilt: {_reason(error)}")
+        except Exception as error:
+            if temporary(error):
+                self._unopened = True
+                self._fail(error)
+            else:
+                self._rebuild(f"the cache was unusable and is being rebuilt: {_reason(error)}")
         self._opened.set()
         while (work := self._next()) is not None:
             work()
-        self._drain_now()
+        # What could not be opened is worth more to the next start than a part of it, read anew.
+        if not self._unopened:
+            self._drain_now()
         self._close_rows()
 
     def _next(self) -> Callable[[], object] | None:
@@ -207,7 +217,7 @@ class Store:
 
     def _write(self, batch: list[Changes]) -> None:
         if self._rows is None or self._rows.lost():
-            self.notice = "the cache was removed while in use; it fills again as files change"
+            self.notice = "the cache was removed while in use; it is being filled again"
             log.warning("cache removed while in use")
             self._begin_anew()
         assert self._rows is not None
@@ -254,19 +264,31 @@ class Store:
             self._fail(error)
 
     def _begin_anew(self) -> None:
-        """Set aside what is there and open empty rows. Raises what opening raises."""
+        """Set aside what is there and open empty rows. Raises what opening raises.
+
+        Rows that could not be opened at the start are of no use later: files were read without
+        them, under numbers that they may use for others.
+        """
+        if self._rows is not None:
+            self.losses += 1
         self._close_rows()
-        aside = f"{self.directory}.corrupt"
+        aside = set_aside(self.directory)
         if os.path.lexists(self.directory):
             _remove(aside)
             os.rename(self.directory, aside)
         self._rows = Rows(self.directory)
+        self._unopened = False
 
     def _close_rows(self) -> None:
         rows, self._rows = self._rows, None
         if rows is not None:
             with contextlib.suppress(Exception):  # What is damaged may not even close.
                 rows.close()
+
+
+def set_aside(directory: str) -> str:
+    """Return where the rows of `directory` are put when they cannot be used."""
+    return f"{directory}.corrupt"
 
 
 def _reason(error: Exception) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from indexd.store import Store
+from indexd.store import Store, set_aside
 
 KIB = 1024
 
@@ -81,9 +81,38 @@ def starts_on_a_full_disk(directory: str, ballast: str) -> None:
     again.close()
 
 
+def starts_on_a_full_disk_with_rows(directory: str, ballast: str) -> None:
+    """What is there is found and kept, and what is added is on disk once there is room."""
+    rows = {b"row%d" % n: os.urandom(3000) for n in range(100)}
+    store = Store(directory)
+    store.start()
+    store.put(rows)
+    store.close()
+    fill(ballast)
+    again = Store(directory)
+    again.start()
+    assert (again.notice, again.scan(b"")) == (None, rows)
+    rows |= {b"added": os.urandom(100_000)}
+    again.put({b"added": rows[b"added"]})
+    assert not again.flush()
+    assert "full" in (again.degraded or ""), again.degraded
+    assert again.scan(b"") == rows
+    os.unlink(ballast)
+    wait_for(lambda: again.degraded is None)
+    again.close()
+    assert not os.path.exists(set_aside(directory))
+    last = Store(directory)
+    last.start()
+    assert (last.notice, last.scan(b"")) == (None, rows)
+    last.close()
+
+
 def main(mountpoint: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", mountpoint], check=True)
-    for number, scenario in enumerate((fills_up_while_it_is_used, starts_on_a_full_disk)):
+    scenarios = (
+        fills_up_while_it_is_used, starts_on_a_full_disk, starts_on_a_full_disk_with_rows
+    )  # fmt: skip
+    for number, scenario in enumerate(scenarios):
         directory = os.path.join(mountpoint, f"rows{number}")
         scenario(directory, os.path.join(mountpoint, "ballast"))
         subprocess.run(["rm", "-r", directory], check=True)

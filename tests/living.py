@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -53,6 +53,10 @@ class Living:
         self.call("sync")
         self._portal.call(self.engine.indexer.upkeep.write_base)
 
+    def follow(self, roots: Sequence[Root]) -> None:
+        """Follow other roots, as after a change of the configuration."""
+        self._portal.call(self.engine.indexer.changed_roots, roots)
+
     def give_up_after(self, seconds: float) -> None:
         """Ask for what was written, and do not wait longer than `seconds`."""
         self._portal.call(self._give_up_after, seconds)
@@ -60,6 +64,10 @@ class Living:
     def sweep_later(self) -> None:
         """Sweep as the daemon does once the files have rested for long."""
         self._portal.call(self.engine.indexer.sweep, time.time_ns() + 10**10)
+
+    def sweep_finds_news(self) -> bool:
+        """Sweep, and say whether there was anything to look at."""
+        return self._portal.call(self.engine.indexer.sweep, time.time_ns() + 10**10)
 
     async def _give_up_after(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):

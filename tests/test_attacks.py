@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -144,6 +145,80 @@ def test_around_reads_a_session_again_whose_rows_were_lost(home: Path, what: str
 
         assert [message["text"] for message in answer["messages"]] == ["apricot", "cherry"]
         assert total(running_engine, "cherry") == 1
+
+
+def save_by_rename(path: Path, data: bytes) -> None:
+    path.with_suffix(".new").write_bytes(data)
+    os.rename(path.with_suffix(".new"), path)
+
+
+def truncate_and_write(path: Path, data: bytes) -> None:
+    os.truncate(path, len(data) // 3)
+    with open(path, "r+b") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("rewrite", [save_by_rename, truncate_and_write, Path.write_bytes])
+def test_around_tells_of_one_state_of_a_session_that_is_rewritten_all_the_time(
+    home: Path, rewrite: Callable[[Path, bytes], object]
+) -> None:
+    path = write(home, "a.jsonl", *(f"state0 {n}" for n in range(20)))
+    done = threading.Event()
+
+    def keep_rewriting() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            texts = [f"state{number} {n} " * (1 + number % 3) for n in range(20 + number % 7)]
+            rewrite(path, b"".join(map(said, texts)))
+
+    writer = threading.Thread(target=keep_rewriting)
+    with engine(home) as running_engine:
+        writer.start()
+        try:
+            answers = [around_of(running_engine, path) for _ in range(15)]
+        finally:
+            done.set()
+            writer.join()
+        assert around_of(running_engine, path) != "busy"
+    # Written in place it is short for moments, or empty, and then no session.
+    true = {
+        save_by_rename: {"busy"},
+        truncate_and_write: {"busy", "not_found"},
+        Path.write_bytes: {"busy", "not_found", "not_allowed"},
+    }
+    assert set(answers) - {"whole"} <= true[rewrite]
+
+
+def around_of(of: Living, path: Path) -> str:
+    """Return that all messages around message 5 are there, of one state; or an error's code."""
+    try:
+        answer = of.call("around", session_path=str(path), message_index=5)
+    except IndexdError as error:
+        return error.code
+    texts = [message["text"] for message in answer["messages"]]
+    assert len({text.split()[0] for text in texts}) == 1
+    assert len(texts) == min(answer["length"], 9) - 2
+    return "whole"
+
+
+def test_sessions_whose_rows_were_lost_are_read_again_though_they_rest(home: Path) -> None:
+    write(home, "a.jsonl", "apricot", "cherry")
+    write(home, "empty.jsonl")
+    with engine(home) as running_engine:
+        shutil.rmtree(rows(home))
+        write(home, "b.jsonl", "so that something is written")
+        assert total(running_engine, "something") == 1
+        running_engine.sweep_later()
+        running_engine.settled()
+        (degraded,) = running_engine.call("status")["degraded"]
+        assert "removed while in use" in degraded
+        assert total(running_engine, "cherry") == 1
+
+    kept = Store(str(rows(home)))
+    kept.start()
+    assert [len(kept.scan(prefix)) for prefix in (b"f", b"s", b"m")] == [3, 2, 2]
+    kept.close()
 
 
 def test_another_database_in_the_place_of_ours_is_not_mixed_with_it(tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from indexd import records
+from indexd.source import DamagedSegment
 from indexd.text import ANALYSIS
-from tests.living import living, settings
+from tests.living import Living, living, settings
 from tests.writing import Said, claude
 
 
@@ -127,6 +128,105 @@ def test_the_base_is_written_again_once_enough_is_new_to_it(home: Path) -> None:
         assert base.stat().st_ino != first
 
     assert total(home, "quince", "salsify") == [500, 21]
+
+
+def cut_to_nothing(base: Path) -> None:
+    os.truncate(base, 0)
+
+
+def cut_short(base: Path) -> None:
+    os.truncate(base, base.stat().st_size * 2 // 3)
+
+
+def overwrite(base: Path) -> None:
+    with open(base, "r+b") as file:
+        file.seek(base.stat().st_size // 2)
+        file.write(b"\x01" * 200)
+
+
+def copy_another_over_it(base: Path) -> None:
+    base.write_bytes(base.with_name("other").read_bytes())
+
+
+DAMAGES = [cut_to_nothing, cut_short, overwrite, copy_another_over_it]
+
+
+@pytest.fixture
+def resting(home: Path) -> Iterator[Living]:
+    """An engine whose index is in a base, but for what was appended since."""
+    for number in range(30):
+        texts = [f"quince {number} of {n} " + "filler " * n for n in range(40)]
+        (home / "sessions" / f"{number}.jsonl").write_bytes(said(*texts))
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled().write_base()
+        with open(home / "sessions" / "7.jsonl", "ab") as file:
+            file.write(said("quince salsify"))
+        engine.settled()
+        (home / "cache" / "other").write_bytes(b"another base entirely " * 5000)
+        yield engine
+
+
+def base_of(home: Path) -> Path:
+    return next(path for path in (home / "cache").glob("base-*") if path.suffix != ".new")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_base_damaged_while_in_use_costs_time_and_no_answer(
+    resting: Living, home: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(base_of(home))
+
+    found = resting.call("search", query="quince filler", limit=200, copies="all")
+
+    assert (found["total"], found["index"]["files_pending"]) == (1201, 0)
+    assert "base of the index was lost" in resting.call("status")["degraded"][0]
+    with living(settings(str(home), str(home / "fresh"))) as fresh:
+        expected = fresh.settled().call("search", query="quince filler", limit=200, copies="all")
+    assert found["hits"] == expected["hits"]
+
+    resting.settled().write_base()
+    assert resting.call("status")["degraded"] == []
+    again = resting.call("search", query="quince filler", limit=200, copies="all")
+    assert again["hits"] == expected["hits"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_base_is_noticed_by_a_sweep_and_by_what_builds_on_it(
+    resting: Living, home: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(base_of(home))
+    resting.sweep_later()
+    assert "base of the index was lost" in resting.call("status")["degraded"][0]
+    resting.settled().write_base()
+
+    with open(home / "sessions" / "new.jsonl", "ab") as file:
+        file.write(said(*(f"medlar {n}" for n in range(100))))
+    resting.call("sync")
+    damage(base_of(home))
+    with pytest.raises(DamagedSegment):
+        resting.write_base()
+    assert resting.call("search", query="quince", copies="all")["total"] == 1201
+    assert resting.call("search", query="medlar", copies="all")["total"] == 100
+
+
+def test_only_rows_of_this_very_analysis_are_kept(home: Path) -> None:
+    cache = home / "cache"
+    cache.mkdir()
+    name = rows(home).parent.name
+    own = {name, f"{name}.corrupt", f"base-{name}"}
+    others = {f"{name}1", f"base-{name}1", f"base-{name}.new", f"sessions-old-{name}"}
+    for each in own | others:
+        if each.startswith("base-"):
+            (cache / each).write_bytes(b"")
+        else:
+            (cache / each).mkdir()
+    (cache / "unrelated").write_bytes(b"")
+
+    assert total(home, "quince") == [0]
+
+    left = set(os.listdir(cache))
+    assert {name, f"{name}.corrupt", "unrelated"} <= left
+    assert not left & others
 
 
 def test_a_cache_of_an_older_version_is_read_anew(home: Path) -> None:

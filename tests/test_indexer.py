@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
+import msgspec
 import pytest
 
+from indexd import finding
+from indexd.attending import Task, attend
+from indexd.confine import RootDirectory
+from indexd.finding import OpenRoot
+from indexd.index import Index
+from indexd.library import Library
+from indexd.publishing import Publisher
+from indexd.roots import Root
+from indexd.store import Store
+from indexd.upkeep import Upkeep
 from tests.living import Living, living, settings
 
 LINE_CHARS = 2_000
@@ -117,7 +130,7 @@ def test_a_replaced_root_stays_open_for_whom_still_reads_through_it(
     sessions = home / "sessions"
     (sessions / "a.jsonl").write_bytes(said("feijoa"))
     assert total(engine, "feijoa") == 1
-    held = engine.engine.indexer.root_of(str(sessions.resolve()))
+    held = engine.engine.indexer.roots.of(str(sessions.resolve()))
     assert held is not None
 
     sessions.rename(home / "away")
@@ -125,7 +138,7 @@ def test_a_replaced_root_stays_open_for_whom_still_reads_through_it(
     (sessions / "b.jsonl").write_bytes(said("guava"))
 
     assert (total(engine, "feijoa"), total(engine, "guava")) == (0, 1)
-    assert engine.engine.indexer.root_of(str(sessions.resolve())) is not held
+    assert engine.engine.indexer.roots.of(str(sessions.resolve())) is not held
     assert os.path.samestat(os.fstat(held.directory.fd), os.stat(home / "away"))
 
 
@@ -137,3 +150,122 @@ def test_who_gives_up_waiting_costs_nobody_an_append(engine: Living, home: Path)
         engine.give_up_after(number / 4000)
 
         assert total(engine, "sapodilla") == number + 1
+
+
+def test_a_root_behind_a_link_follows_where_the_link_leads(home: Path) -> None:
+    for name, text in (("old", "apricot"), ("new", "cherry")):
+        (home / name).mkdir()
+        (home / name / "a.jsonl").write_bytes(said(text))
+    link = home / "link"
+    link.symlink_to(home / "old")
+    root = Root(str(link))
+    with living(settings(str(home), str(home / "cache"), roots=(root,))) as running:
+        assert total(running.settled(), "apricot") == 1
+        link.unlink()
+        link.symlink_to(home / "new")
+
+        assert (total(running, "apricot"), total(running, "cherry")) == (0, 1)
+        with open(home / "new" / "a.jsonl", "ab") as file:
+            file.write(said("cherry again"))
+        assert total(running, "cherry") == 2
+        watch = running.call("status")["watch"]
+        assert (watch["mode"], watch["polled"]) == ("inotify", {})
+
+        link.unlink()
+        assert total(running, "cherry") == 0
+
+
+def test_watchers_that_follow_each_other_keep_to_their_own_cookies(
+    engine: Living, home: Path
+) -> None:
+    path = home / "sessions" / "a.jsonl"
+    asked = 0
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for number in range(20):
+            roots = (Root(str(home / "sessions")), Root(str(home / f"other{number}")))
+            reload = pool.submit(engine.follow, roots)
+            while not reload.done():
+                with open(path, "ab") as file:
+                    file.write(said(f"sapodilla {asked}"))
+                asked += 1
+                assert total(engine, "sapodilla") == asked
+            reload.result()
+    assert {"cookies-0", "cookies-1"} <= set(os.listdir(home / "cache"))
+
+
+def test_a_file_that_cannot_be_read_is_told_and_tried_again_once_it_has_changed(
+    engine: Living, home: Path
+) -> None:
+    path = home / "sessions" / "a.jsonl"
+    path.write_bytes(said("apricot"))
+    make_unreadable(path)
+    engine.call("sync")
+    for _ in range(3):
+        engine.sweep_later()
+        (problem,) = engine.call("status")["problems"]
+        assert problem.startswith(str(path.resolve()))
+    assert not engine.sweep_finds_news()
+
+    make_readable(path)
+    assert engine.sweep_finds_news()
+    assert total(engine, "apricot") == 1
+    assert engine.call("status")["problems"] == []
+
+    make_unreadable(path)
+    engine.sweep_later()
+    assert total(engine, "apricot") == 0
+    path.unlink()
+    engine.sweep_later()
+    assert engine.call("status")["problems"] == []
+
+
+def test_a_reload_tries_a_file_again_that_could_not_be_read(engine: Living, home: Path) -> None:
+    path = home / "sessions" / "a.jsonl"
+    path.write_bytes(said("apricot"))
+    make_unreadable(path)
+    engine.sweep_later()
+    engine.sweep_later()
+    assert not engine.sweep_finds_news()
+
+    engine.follow((Root(str(home / "sessions")),))
+
+    assert engine.sweep_finds_news()
+
+
+def make_unreadable(path: Path) -> None:
+    """Make a file one that is not to be read; root may read what it has no right to."""
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    path.chmod(0)
+
+
+def make_readable(path: Path) -> None:
+    """Undo make_unreadable."""
+    if os.geteuid() == 0:
+        os.chown(path, 0, 0)
+    path.chmod(0o600)
+
+
+def test_a_session_of_which_nothing_can_be_said_stops_no_other(home: Path) -> None:
+    index, library, store = Index(), Library(), Store(str(home / "rows"))
+    store.start()
+    upkeep = Upkeep(
+        index, library, store, str(home / "base"), lambda: False, anyio.Lock(), lambda now: None
+    )
+    publisher = Publisher(index, library, store, upkeep)
+    with RootDirectory(str(home / "sessions")) as directory:
+        root = OpenRoot(Root(str(home / "sessions")), directory)
+        for name in ("bad", "good"):
+            path = str(home / "sessions" / f"{name}.jsonl")
+            Path(path).write_bytes(said(name))
+            (found,) = finding.around(root, str(home / "sessions"))[-1:]
+            change = attend(Task(found, None, library.new_file_id(), "code"), store.get)
+            if name == "bad":
+                nobodys = msgspec.structs.replace(change.record, agent="nobody")
+                change = change._replace(record=nobodys)
+            publisher.conclude(found, None, change)
+    store.close()
+
+    assert [record.path for record in library] == [path]
+    assert index.snapshot.documents == 1
+    assert list(publisher.problems()) == [path.replace("good", "bad")]

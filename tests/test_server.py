@@ -370,8 +370,26 @@ def test_a_crowd_that_does_not_say_hello_gives_way_to_whoever_does(serve: Serve)
             assert late.hear()["error"]["code"] == "busy"
 
 
+def test_a_crowd_that_asks_nothing_gives_way_but_not_who_is_asking(serve: Serve) -> None:
+    running = serve(connections=4, rest_seconds=0.0)
+    with contextlib.ExitStack() as stack:
+        asking, sending, *idle = [stack.enter_context(Talk(running.path)) for _ in range(4)]
+        asking.socket.sendall(frame({"id": 7, "method": "sync"}))
+        assert running.entered.acquire(timeout=10)
+        request = frame({"id": 8, "method": "status"})
+        sending.socket.sendall(request[:-1])
+        wait_until(lambda: len(running.server._idle) == 2)
+        for gone in idle:
+            assert stack.enter_context(Talk(running.path)).call("status") == {"documents": 3}
+            assert gone.hear() == {}
+        running.portal.call(running.gate.set)
+        assert asking.hear()["result"] == {"waited": True}
+        sending.socket.sendall(request[-1:])
+        assert sending.hear()["result"] == {"documents": 3}
+
+
 def test_five_thousand_connections_leave_the_daemon_as_it_was(serve: Serve) -> None:
-    running = serve()
+    running = serve(rest_seconds=60.0)
     refused = 0
     with contextlib.ExitStack() as stack:
         for _ in range(128):

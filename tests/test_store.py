@@ -342,6 +342,28 @@ def test_the_database_is_the_daemons_alone_while_it_runs(directory: str, store: 
     assert stored(directory) == {b"a": b"2"}
 
 
+def test_rows_that_cannot_be_opened_for_now_are_kept(directory: str) -> None:
+    first = Store(directory)
+    first.start()
+    first.put({b"row": b"value"})
+    first.close()
+    database, elsewhere = os.path.join(directory, "cache.db"), f"{directory}.db"
+    os.rename(database, elsewhere)
+    os.mkdir(database)
+
+    second = Store(directory)
+    second.start()
+    assert "unable to open" in (second.degraded or "")
+    second.close()
+    os.rmdir(database)
+    os.rename(elsewhere, database)
+
+    third = Store(directory)
+    third.start()
+    assert (third.notice, third.get(b"row")) == (None, b"value")
+    third.close()
+
+
 def test_a_directory_that_cannot_be_made_is_told_until_it_can(tmp_path: Path) -> None:
     obstacle = tmp_path / "file"
     obstacle.write_bytes(b"")
