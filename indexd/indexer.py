@@ -24,13 +24,12 @@ from indexd import finding
 from indexd.attending import Task, attend, unread_bytes
 from indexd.backlog import Backlog
 from indexd.confine import EXHAUSTED
-from indexd.discover import EVENT_LOG, SUBAGENTS
 from indexd.finding import Found, OpenRoot
 from indexd.followed import FollowedRoots
 from indexd.formats.registry import named_by_path
 from indexd.index import Index, Snapshot
 from indexd.library import Library
-from indexd.looking import Looked
+from indexd.looking import around_changes
 from indexd.publishing import Publisher
 from indexd.reading import TooMuch
 from indexd.records import Record
@@ -41,6 +40,7 @@ from indexd.source import DamagedSegment
 from indexd.store import Store
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
+from indexd.vital import Vital
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,10 +65,11 @@ class Indexer:
         cache_dir: str,
         base_name: str,
         prepare: Callable[[Snapshot], None],
+        vital: Vital,
     ) -> None:
         self.library = Library()
         self.roots = FollowedRoots(roots, os.path.join(cache_dir, "cookies"), self._wake)
-        self._store, self._profile = store, profile
+        self._store, self._profile, self._vital = store, profile, vital
         base_path = os.path.join(cache_dir, base_name)
         self._turn = anyio.Lock()
         busy: Callable[[], bool] = lambda: bool(self.backlog)  # noqa: E731
@@ -161,10 +162,8 @@ class Indexer:
         await self._open_roots()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._following)
-                tasks.start_soon(self._sweeping)
-                tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self._keeping_up)
+                for part in (self._following, self._sweeping, self.backlog.run, self._keeping_up):
+                    tasks.start_soon(self._vital.part(part))
         finally:
             self.roots.close()
 
@@ -295,30 +294,8 @@ class Indexer:
         return changed
 
     def _concerned(self, paths: Iterable[str]) -> tuple[list[Found], list[Record]]:
-        """Return the sessions that differ around the changed paths, and the records now gone.
-
-        An append to a known session looks at that file alone; anything else, at its directory,
-        whose names decide together which files are sessions. So do the contents of event logs.
-        Raises OSError without a descriptor to spare.
-        """
-        looked = Looked(self.library)
-        resting: list[tuple[OpenRoot, Record]] = []
-        for path in paths:
-            root = self.roots.of(path)
-            if root is None:
-                looked.suspect(self.library.below(path))
-            elif not path.endswith(EVENT_LOG) and (sessions := self.library.with_data(path)):
-                resting += [(root, session) for session in sessions]
-            elif os.path.isdir(path) and not os.path.islink(path):
-                looked.below(root, path)
-            else:
-                # A session being deleted hides its sub-agents with it.
-                directory = os.path.dirname(path)
-                looked.around(root, directory)
-                looked.around(root, os.path.join(directory, SUBAGENTS))
-                looked.suspect(self.library.below(path))
-        for root, record in resting:
-            looked.at(root, record)
+        """Return the sessions around the changed paths that are news, and the records now gone."""
+        looked = around_changes(self.library, self.roots.of, paths)
         return [each for each in looked.found() if self._is_news(each)], looked.gone()
 
     def _is_news(self, found: Found) -> bool:

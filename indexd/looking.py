@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from indexd import finding
+from indexd.discover import EVENT_LOG, SUBAGENTS
 from indexd.finding import Found, OpenRoot
 from indexd.library import Library
 from indexd.records import Record
@@ -58,3 +59,33 @@ class Looked:
 
     def _add(self, found: Iterable[Found]) -> None:
         self._found |= {one.candidate.path: one for one in found}
+
+
+def around_changes(
+    library: Library, root_of: Callable[[str], OpenRoot | None], paths: Iterable[str]
+) -> Looked:
+    """Return what there is around changed paths.
+
+    An append to a known session looks at that file alone; anything else, at its directory,
+    whose names decide together which files are sessions. So do the contents of event logs.
+    Raises OSError without a descriptor to spare.
+    """
+    looked = Looked(library)
+    resting: list[tuple[OpenRoot, Record]] = []
+    for path in paths:
+        root = root_of(path)
+        if root is None:
+            looked.suspect(library.below(path))
+        elif not path.endswith(EVENT_LOG) and (sessions := library.with_data(path)):
+            resting += [(root, session) for session in sessions]
+        elif os.path.isdir(path) and not os.path.islink(path):
+            looked.below(root, path)
+        else:
+            # A session being deleted hides its sub-agents with it.
+            directory = os.path.dirname(path)
+            looked.around(root, directory)
+            looked.around(root, os.path.join(directory, SUBAGENTS))
+            looked.suspect(library.below(path))
+    for root, record in resting:
+        looked.at(root, record)
+    return looked
