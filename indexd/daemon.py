@@ -58,6 +58,9 @@ class Engine(Protocol):
     def healthy(self) -> bool:
         """Say whether every part that should be running is."""
 
+    def failed(self) -> bool:
+        """Say whether `run` is to raise, as soon as nothing holds it up any more."""
+
     def status_text(self) -> str:
         """Return one line on how things are, for the service manager."""
 
@@ -205,6 +208,8 @@ class Daemon:
         self._starting = anyio.CancelScope()
         self._started = anyio.Event()
         self._reload_turn = anyio.Lock()
+        # What to end with, should the end be cut off: nobody has told us to stop as yet.
+        self._status = 1
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP reloads."""
@@ -213,6 +218,7 @@ class Daemon:
             with anyio.open_signal_receiver(*signals) as received:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._obey, received)
+                    tasks.start_soon(self._bound_the_end)
                     with self._starting:
                         await tasks.start(self._engine.run)
                         tasks.start_soon(self._report)
@@ -242,12 +248,18 @@ class Daemon:
 
     def _stop(self) -> None:
         self._notifier.stopping()
-        cut_off = threading.Timer(END_SECONDS, _cut_off)
-        cut_off.daemon = True
-        cut_off.start()
+        self._status = 0
+        _end_soon(self._status)
         self._server.stop()
         if not self._started.is_set():
             self._starting.cancel()
+
+    async def _bound_the_end(self) -> None:
+        """Have the process end soon once the tasks beside this one are being ended."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            _end_soon(self._status)
 
     async def _reload(self) -> None:
         await self._started.wait()
@@ -262,9 +274,15 @@ class Daemon:
             self._notifier.ready()
 
     async def _guard(self) -> None:
-        """Stop when our socket or our lock was removed: clients will have started another."""
+        """Stop when our socket or our lock was removed: clients will have started another.
+
+        And when the engine has failed, which may not come out by itself.
+        """
         await self._started.wait()
-        while self._in_place():  # noqa: ASYNC110 - files, not events
+        while self._in_place():
+            if self._engine.failed():
+                _end_soon(self._status)
+                return
             await anyio.sleep(GUARD_SECONDS)
         log.warning("stopping, the socket or the lock is not ours any more")
         self._stop()
@@ -284,9 +302,16 @@ class Daemon:
             await anyio.sleep((self._notifier.watchdog_seconds or 3 * STATUS_SECONDS) / 3)
 
 
-def _cut_off() -> None:
+def _end_soon(status: int) -> None:
+    """Let everything END_SECONDS to end; then cut off what has not, with this exit status."""
+    cut_off = threading.Timer(END_SECONDS, _cut_off, (status,))
+    cut_off.daemon = True
+    cut_off.start()
+
+
+def _cut_off(status: int) -> None:
     log.error("stopping took over seconds=%s", END_SECONDS)
-    os._exit(0)
+    os._exit(status)
 
 
 def _report_failure(error: Exception) -> int:

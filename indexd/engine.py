@@ -39,6 +39,7 @@ from indexd.store import Store, set_aside
 from indexd.text import ANALYSIS, Profile
 from indexd.tool_search import SearchSettings
 from indexd.tools import Tools
+from indexd.vital import Vital
 
 
 class Engine:
@@ -47,6 +48,7 @@ class Engine:
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self._settings, self._load = settings, load
         self._began = time.monotonic()
+        self._vital = Vital()
         profile = cast(Profile, settings.analysis.profile)
         # What rows mean depends on how texts are read and analysed: each way has a directory.
         name = f"sessions-{profile}-{ANALYSIS}-{records.VERSION}"
@@ -64,6 +66,7 @@ class Engine:
             settings.cache_dir,
             base_name,
             copies.prepare if profile == "code" else _nothing,
+            self._vital,
         )
         sources = Sources(self.indexer.library.get, self.indexer.roots.of, self._store.get)
         searcher = Searcher(sources, profile, settings.history, copies)
@@ -104,7 +107,7 @@ class Engine:
         await to_thread.run_sync(self._store.start)
         await self._tools.start()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tools.run)
+            tasks.start_soon(self._vital.part(self._tools.run))
             await tasks.start(self.indexer.run)
             task_status.started()
 
@@ -115,6 +118,10 @@ class Engine:
     def healthy(self) -> bool:
         """Say whether everything that must run does."""
         return self.indexer.healthy() and self._tools.alive()
+
+    def failed(self) -> bool:
+        """Say whether a part has failed that nothing goes on without."""
+        return self._vital.failed
 
     def status_text(self) -> str:
         """Return the state in one line."""

@@ -40,6 +40,7 @@ from indexd.source import DamagedSegment
 from indexd.store import Store
 from indexd.text import Profile
 from indexd.upkeep import Upkeep
+from indexd.vital import Vital
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,10 +65,11 @@ class Indexer:
         cache_dir: str,
         base_name: str,
         prepare: Callable[[Snapshot], None],
+        vital: Vital,
     ) -> None:
         self.library = Library()
         self.roots = FollowedRoots(roots, os.path.join(cache_dir, "cookies"), self._wake)
-        self._store, self._profile = store, profile
+        self._store, self._profile, self._vital = store, profile, vital
         base_path = os.path.join(cache_dir, base_name)
         self._turn = anyio.Lock()
         busy: Callable[[], bool] = lambda: bool(self.backlog)  # noqa: E731
@@ -160,10 +162,8 @@ class Indexer:
         await self._open_roots()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._following)
-                tasks.start_soon(self._sweeping)
-                tasks.start_soon(self.backlog.run)
-                tasks.start_soon(self._keeping_up)
+                for part in (self._following, self._sweeping, self.backlog.run, self._keeping_up):
+                    tasks.start_soon(self._vital.part(part))
         finally:
             self.roots.close()
 

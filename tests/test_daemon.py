@@ -262,6 +262,21 @@ def test_an_engine_that_fails_ends_the_daemon_with_its_reason(place: Place) -> N
     assert (place.cache / "closed").exists()
 
 
+def test_an_engine_that_fails_while_a_thread_hangs_ends_the_daemon_soon_and_says_why(
+    place: Place,
+) -> None:
+    place.tell("stuck")
+    process = place.running()
+    place.tell("crash")
+    begin = time.monotonic()
+    status_of(place)
+    said = process.communicate(timeout=20)[1]
+    assert process.returncode == 1
+    assert "RuntimeError: the engine broke down" in said
+    assert time.monotonic() - begin < 5
+    assert place.running().poll() is None
+
+
 def test_sighup_reloads_and_a_bad_reload_changes_nothing(place: Place) -> None:
     process = place.running()
     process.send_signal(signal.SIGHUP)

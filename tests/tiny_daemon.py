@@ -2,7 +2,8 @@
 
 `hold`: starting waits until it is gone. `sick`: not healthy. `refuse`, `broken`: a reload that
 is refused, or fails. `crash`: the engine fails after the next status. `hang`: closing hangs in a
-thread. It leaves `closed` behind when it was closed.
+thread. `stuck`: a part of the engine waits for a thread that hangs. It leaves `closed` behind when
+it was closed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from indexd.daemon import main
 from indexd.errors import BadRequest
 from indexd.requests import Reindex, Request, Search, Status
 from indexd.server import Method
+from indexd.vital import Vital
 from tests import path_table
 
 CLONE_NEWUSER = 0x10000000
@@ -58,6 +60,7 @@ class TinyEngine:
         self.steering = Path(settings.cache_dir)
         self.reloads = 0
         self.crash = anyio.Event()
+        self.vital = Vital()
 
     def methods(self) -> Mapping[str, Method]:
         return {
@@ -71,7 +74,13 @@ class TinyEngine:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         while self.told("hold"):  # noqa: ASYNC110 - a file, not an event
             await anyio.sleep(0.01)
-        task_status.started()
+        async with anyio.create_task_group() as tasks:
+            if self.told("stuck"):
+                tasks.start_soon(anyio.to_thread.run_sync, time.sleep, 60)
+            tasks.start_soon(self.vital.part(self._until_crash))
+            task_status.started()
+
+    async def _until_crash(self) -> None:
         await self.crash.wait()
         raise RuntimeError("the engine broke down")
 
@@ -116,6 +125,9 @@ class TinyEngine:
 
     def healthy(self) -> bool:
         return not self.told("sick")
+
+    def failed(self) -> bool:
+        return self.vital.failed
 
     def status_text(self) -> str:
         return f"{self.reloads} reloads"
