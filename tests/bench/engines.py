@@ -58,10 +58,10 @@ class Ours:
             _index(home, path, known)
         with open(known, "rb") as file:
             rows = [records.decode(row) for row in msgpack.unpack(file)]
-        segment, _ = base.load(path, {record.file_id: record.messages for record in rows})
-        assert segment is not None
+        known = base.load(path, {record.file_id: record.messages for record in rows})
+        assert known is not None
         self.index = Index()
-        self.index.restore([segment], [record.facts() for record in rows])
+        self.index.restore([known.segment], [record.facts() for record in rows])
 
     def rank(self, query: Query, top: int = TOP, relative_score: float = RELATIVE_SCORE) -> Ranking:
         """Return the engine's own answer: what is timed."""
