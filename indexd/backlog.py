@@ -14,7 +14,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from indexd import workers
-from indexd.attending import Task, attend, unread_bytes
+from indexd.attending import FILE_BYTES, Task, attend, unread_bytes
 from indexd.confine import EXHAUSTED
 from indexd.finding import Found
 from indexd.library import Library
@@ -96,7 +96,8 @@ class Backlog:
             await self._added.wait()
             self._added = anyio.Event()
             while self._waiting:
-                if self._usable and self.unread_bytes > WORKER_BYTES:
+                work = self.unread_bytes + FILE_BYTES * len(self._waiting)
+                if self._usable and work > WORKER_BYTES:
                     await self._with_workers()
                 for found in self._newest():
                     await self.read_beside(found)
@@ -160,7 +161,7 @@ class Backlog:
             if self._library.get(path) is not None or (batch and path in self._deaths):
                 continue
             batch.append(found)
-            size += found.stamp.size
+            size += found.stamp.size + FILE_BYTES
             if path in self._deaths or size > BATCH_BYTES:
                 break
         return batch

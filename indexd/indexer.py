@@ -21,7 +21,7 @@ from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskStatus
 
 from indexd import finding
-from indexd.attending import Task, attend, unread_bytes
+from indexd.attending import FILE_BYTES, Task, attend, unread_bytes
 from indexd.backlog import Backlog
 from indexd.confine import EXHAUSTED
 from indexd.finding import Found, OpenRoot
@@ -45,7 +45,8 @@ from indexd.vital import Vital
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What a query may wait for: files with more unread bytes than this in all go to the backlog.
+# What a query may wait for: files with more unread bytes than this in all, FILE_BYTES for each
+# besides, go to the backlog.
 PROMPT_BYTES = 4 * 1024 * 1024
 # How much a sweep reads again to be sure of it.
 PROOF_BYTES = 256 * 1024 * 1024
@@ -315,7 +316,7 @@ class Indexer:
         for one in prompt:
             path = one.candidate.path
             old = self.library.get(path) or self._moved_from(one)
-            budget -= unread_bytes(one.stamp, old)
+            budget -= unread_bytes(one.stamp, old) + FILE_BYTES
             if budget < 0:
                 break
             if old is not None and old.path != path:
