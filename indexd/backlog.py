@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 
 from indexd import workers
 from indexd.attending import FILE_BYTES, Task, attend, unread_bytes
-from indexd.confine import EXHAUSTED
+from indexd.confine import exhausted
 from indexd.finding import Found
 from indexd.library import Library
 from indexd.publishing import Publisher
@@ -31,7 +31,7 @@ WORKER_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 # A worker may also be killed by chance, or by whoever looks for memory to free.
 DEATHS = 4
-# Descriptors come back when somebody hangs up.
+# Descriptors come back when somebody hangs up, and memory when an answer is out.
 EXHAUSTED_PAUSE_SECONDS = 0.1
 
 
@@ -127,7 +127,7 @@ class Backlog:
             )
         except Exception as error:
             change = error
-        if isinstance(change, OSError) and change.errno in EXHAUSTED:
+        if exhausted(change):
             await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
             return
         async with self._turn:

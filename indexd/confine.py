@@ -41,7 +41,7 @@ OPENAT2_UNUSABLE = frozenset(
 )  # fmt: skip
 
 
-# No room for another descriptor says nothing about the file.
+# No room for another descriptor says nothing about the file, nor does a lack of memory.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -194,9 +194,16 @@ def open_below(
         raise refusal() from error
 
 
+def exhausted(error: object) -> bool:
+    """Say whether an error tells of a lack of descriptors or memory, not of what was looked at."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno in EXHAUSTED
+    )
+
+
 def pass_exhaustion(error: OSError) -> None:
     """Raise the error again if it tells of a lack of descriptors, not of what was looked at."""
-    if error.errno in EXHAUSTED:
+    if exhausted(error):
         raise error
 
 

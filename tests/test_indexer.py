@@ -269,3 +269,14 @@ def test_a_session_of_which_nothing_can_be_said_stops_no_other(home: Path) -> No
     assert [record.path for record in library] == [path]
     assert index.snapshot.documents == 1
     assert list(publisher.problems()) == [path.replace("good", "bad")]
+
+
+def test_nobody_waits_for_very_many_files_however_small(engine: Living, home: Path) -> None:
+    for number in range(1000):
+        (home / "sessions" / f"{number}.jsonl").write_bytes(said(f"loquat {number}"))
+
+    answer = engine.call("search", query="loquat")
+    assert answer["index"]["files_pending"] > 0
+    assert "still indexing" in answer["warnings"][0]
+
+    assert total(engine.settled(), "loquat") == 1000
