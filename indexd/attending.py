@@ -27,6 +27,10 @@ from indexd.text import Profile
 SIDECAR_BYTES = 4 * 1024 * 1024
 
 
+# Reading a file takes at least as long as reading so many bytes of one that is long.
+FILE_BYTES = 16 * 1024
+
+
 class Task(NamedTuple):
     """A session to attend to: as found now, as known before, and the id it gets if it is new.
 

@@ -14,8 +14,8 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from indexd import workers
-from indexd.attending import Task, attend, unread_bytes
-from indexd.confine import EXHAUSTED
+from indexd.attending import FILE_BYTES, Task, attend, unread_bytes
+from indexd.confine import exhausted
 from indexd.finding import Found
 from indexd.library import Library
 from indexd.publishing import Publisher
@@ -31,7 +31,7 @@ WORKER_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 # A worker may also be killed by chance, or by whoever looks for memory to free.
 DEATHS = 4
-# Descriptors come back when somebody hangs up.
+# Descriptors come back when somebody hangs up, and memory when an answer is out.
 EXHAUSTED_PAUSE_SECONDS = 0.1
 
 
@@ -96,7 +96,8 @@ class Backlog:
             await self._added.wait()
             self._added = anyio.Event()
             while self._waiting:
-                if self._usable and self.unread_bytes > WORKER_BYTES:
+                work = self.unread_bytes + FILE_BYTES * len(self._waiting)
+                if self._usable and work > WORKER_BYTES:
                     await self._with_workers()
                 for found in self._newest():
                     await self.read_beside(found)
@@ -126,7 +127,7 @@ class Backlog:
             )
         except Exception as error:
             change = error
-        if isinstance(change, OSError) and change.errno in EXHAUSTED:
+        if exhausted(change):
             await anyio.sleep(EXHAUSTED_PAUSE_SECONDS)
             return
         async with self._turn:
@@ -160,7 +161,7 @@ class Backlog:
             if self._library.get(path) is not None or (batch and path in self._deaths):
                 continue
             batch.append(found)
-            size += found.stamp.size
+            size += found.stamp.size + FILE_BYTES
             if path in self._deaths or size > BATCH_BYTES:
                 break
         return batch

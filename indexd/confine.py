@@ -41,7 +41,7 @@ OPENAT2_UNUSABLE = frozenset(
 )  # fmt: skip
 
 
-# No room for another descriptor says nothing about the file.
+# No room for another descriptor says nothing about the file, nor does a lack of memory.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -92,7 +92,7 @@ def relative_below(root: str, path: str) -> str | None:
 
 
 class RootDirectory:
-    """A root held open: the directory it was when opened, whatever its path leads to by now.
+    """A root held open: the directory its path led to when opened, wherever it leads by now.
 
     The descriptor is closed with the last reference: a thread that still reads through a root
     which was let go must not find another directory under the same number.
@@ -103,7 +103,6 @@ class RootDirectory:
 
         Raises OSError when it is not a directory that can be reached.
         """
-        self._given = path
         self.path = os.path.realpath(path, strict=True)
         self.fd = os.open(self.path, os.O_DIRECTORY | HANDLE_FLAGS)
         # Threads may be about to open something below: it closes when the last lets go of it.
@@ -123,14 +122,11 @@ class RootDirectory:
         return open_below(self.fd, relative, identity)
 
     def is_current(self) -> bool:
-        """Say whether the root's path, and the one it was given by, still lead here."""
+        """Say whether the path that was resolved still leads to the directory held open."""
         try:
-            there = [os.stat(self.path, follow_symlinks=False)]
-            if self._given != self.path:
-                there.append(os.stat(self._given))
+            return identity_of(os.stat(self.path, follow_symlinks=False)) == self.identity
         except OSError:
             return False
-        return all(identity_of(status) == self.identity for status in there)
 
     def close(self) -> None:
         """Close the directory now, when nobody else can hold it."""
@@ -195,9 +191,16 @@ def open_below(
         raise refusal() from error
 
 
+def exhausted(error: object) -> bool:
+    """Say whether an error tells of a lack of descriptors or memory, not of what was looked at."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno in EXHAUSTED
+    )
+
+
 def pass_exhaustion(error: OSError) -> None:
     """Raise the error again if it tells of a lack of descriptors, not of what was looked at."""
-    if error.errno in EXHAUSTED:
+    if exhausted(error):
         raise error
 
 

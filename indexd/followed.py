@@ -43,12 +43,12 @@ class FollowedRoots:
         return before != self.opened
 
     def moved(self) -> bool:
-        """Say whether the path of an open root leads elsewhere by now, or nowhere."""
+        """Say whether an open root is not where it was found any more."""
         return not all(root.directory.is_current() for root in self.opened.values())
 
     def follow(self) -> None:
-        """Watch where the configured paths lead to now, unless that is what is watched already."""
-        wanted = [os.path.realpath(root.path) for root in self._configured]
+        """Watch what the configured paths led to when opened, unless it is watched already."""
+        wanted = [self._resolved(root.path) for root in self._configured]
         if self._watcher is not None and wanted == self._watched:
             return
         old = self._watcher
@@ -57,6 +57,10 @@ class FollowedRoots:
         self._watched, self._cookies = wanted, self._cookies[::-1]
         if old is not None:
             old.close()
+
+    def _resolved(self, path: str) -> str:
+        known = self.opened.get(path)
+        return os.path.realpath(path) if known is None else known.directory.path
 
     def of(self, path: str) -> OpenRoot | None:
         """Return the open root that holds `path`."""

@@ -21,9 +21,9 @@ from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskStatus
 
 from indexd import finding
-from indexd.attending import Task, attend, unread_bytes
+from indexd.attending import FILE_BYTES, Task, attend, unread_bytes
 from indexd.backlog import Backlog
-from indexd.confine import EXHAUSTED
+from indexd.confine import exhausted
 from indexd.finding import Found, OpenRoot
 from indexd.followed import FollowedRoots
 from indexd.formats.registry import named_by_path
@@ -39,13 +39,14 @@ from indexd.settling import Change, rows_are_whole
 from indexd.source import DamagedSegment
 from indexd.store import Store
 from indexd.text import Profile
-from indexd.upkeep import Upkeep
+from indexd.upkeep import REST_SECONDS, Upkeep
 from indexd.vital import Vital
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What a query may wait for: files with more unread bytes than this in all go to the backlog.
+# What a query may wait for: files with more unread bytes than this in all, FILE_BYTES for each
+# besides, go to the backlog.
 PROMPT_BYTES = 4 * 1024 * 1024
 # How much a sweep reads again to be sure of it.
 PROOF_BYTES = 256 * 1024 * 1024
@@ -108,7 +109,7 @@ class Indexer:
         seen = await asyncio.wrap_future(self.roots.barrier())
         async with self._in_turn():
             await self._take_events()
-            # No event tells of a link above a root that leads elsewhere by now.
+            # No event tells that a directory above a root was moved.
             if not seen or self.roots.moved():
                 await self._sweep()
             elif unseen := self.roots.polled():
@@ -202,9 +203,9 @@ class Indexer:
             else:
                 await self._attend_to(list(filter(self._is_news, found)), gone)
 
-    def _look_again(self, paths: Iterable[str], error: OSError) -> None:
+    def _look_again(self, paths: Iterable[str], error: Exception) -> None:
         """Keep in mind what could not be looked at for now; what is known of it stands."""
-        log.debug("to be looked at again paths=%d reason=%s", len(set(paths)), error.strerror)
+        log.debug("to be looked at again paths=%d reason=%s", len(set(paths)), error)
         self._again.update(paths)
         self._changed.set()
 
@@ -269,6 +270,9 @@ class Indexer:
             except DamagedSegment:
                 if not await self.restore_base():
                     raise
+            except MemoryError as error:  # The index is right without it, only slower.
+                log.warning("no memory for upkeep, trying again later error=%s", error)
+                await anyio.sleep(REST_SECONDS)
 
     async def _settle_doubts(self, now_ns: int) -> None:
         """Read again, once they rest, the files of whose middle an append left a doubt.
@@ -310,7 +314,7 @@ class Indexer:
         for one in prompt:
             path = one.candidate.path
             old = self.library.get(path) or self._moved_from(one)
-            budget -= unread_bytes(one.stamp, old)
+            budget -= unread_bytes(one.stamp, old) + FILE_BYTES
             if budget < 0:
                 break
             if old is not None and old.path != path:
@@ -344,13 +348,11 @@ class Indexer:
             if old is not None:
                 self._distrust(old)
             return False
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                self._look_again([found.candidate.data_path], error)
-                return True
-            change = error
         except Exception as error:
             change = error
+        if isinstance(change, Exception) and exhausted(change):
+            self._look_again([found.candidate.data_path], change)
+            return True
         self._publisher.conclude(found, old, change)
         return True
 

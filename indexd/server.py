@@ -213,6 +213,9 @@ class Server:
         except IndexdError as expected:
             log.debug("refused code=%s", expected.code, exc_info=expected)
             error = expected
+        except MemoryError as lack:
+            log.warning("no memory method=%s error=%s", shown(request.get("method")), lack)
+            error = _too_many("memory")
         except Exception:
             log.exception("method failed method=%s", shown(request.get("method")))
             error = _bug()

@@ -182,18 +182,19 @@ class Upkeep:
         return self._base is None or self._base.sound()
 
     async def abandon_base(self) -> bool:
-        """Do without the base; say whether anything in the index rested on it.
+        """Do without the base, if there is one; say so.
 
         What rows have of it is taken from there. Sessions of which they have not are forgotten:
         they are to be read again. Whoever calls it holds `publishing`.
         """
         async with self._turn:
+            if self._base is None:
+                return False
             in_use = self._part_of_base(self._index.snapshot) is not None
-            if in_use or not self.sound():
-                self._lose_base("it was changed while in use")
+            self._lose_base("it was changed while in use")
             if in_use:
                 await to_thread.run_sync(self._publish_rows)
-            return in_use
+            return True
 
     def _lose_base(self, reason: str) -> None:
         log.warning("base unusable, doing without reason=%s", reason)

@@ -209,6 +209,21 @@ def test_a_damaged_base_is_noticed_by_a_sweep_and_by_what_builds_on_it(
     assert resting.call("search", query="medlar", copies="all")["total"] == 100
 
 
+def test_a_base_that_nothing_rests_on_any_more_may_be_damaged(home: Path) -> None:
+    sessions = home / "sessions"
+    (sessions / "a.jsonl").write_bytes(said("quince"))
+    with living(settings(str(home), str(home / "cache"))) as engine:
+        engine.settled().write_base()
+        (sessions / "a.jsonl").unlink()
+        (sessions / "b.jsonl").write_bytes(said("medlar"))
+        engine.call("sync")
+        cut_to_nothing(base_of(home))
+        assert engine.call("search", query="medlar")["total"] == 1
+        assert engine.call("search", query="quince")["total"] == 0
+        engine.write_base()
+        assert engine.call("status")["degraded"] == []
+
+
 def test_only_rows_of_this_very_analysis_are_kept(home: Path) -> None:
     cache = home / "cache"
     cache.mkdir()

@@ -35,6 +35,8 @@ async def status(request: Status) -> Mapping[str, Any]:
 async def search(request: Search) -> Mapping[str, Any]:
     if request.query == "bug":
         raise RuntimeError("a bug of ours")
+    if request.query == "memory":
+        raise MemoryError
     if request.query == "nothing":
         raise NotFound("no such session", "look elsewhere")
     if request.query == "surrogate":
@@ -207,6 +209,12 @@ def test_a_bug_is_logged_and_costs_one_answer(
         assert "a bug of ours" not in str(error)
         assert talk.call("status") == {"documents": 3}
     assert "Traceback" in caplog.text
+
+
+def test_a_lack_of_memory_is_told_as_being_busy_and_costs_one_answer(serve: Serve) -> None:
+    with Talk(serve().path) as talk:
+        assert talk.call("search", query="memory")["code"] == "busy"
+        assert talk.call("status") == {"documents": 3}
 
 
 def test_an_answer_that_takes_too_long_times_out(serve: Serve) -> None:
